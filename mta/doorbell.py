@@ -1,0 +1,39 @@
+"""The doorbell: the spool rings it after a commit, a stage waits at it. It carries hints, never facts: a stage looks in
+the spool, and looks there from time to time without a ring too.
+"""
+
+import asyncio
+
+
+class Doorbell:
+    """Two bells: work for deliveries (which destination, due when) and notices to be told."""
+
+    def __init__(self) -> None:
+        self._due: dict[str, float] = {}
+        self.deliveries = asyncio.Event()
+        self.notices = asyncio.Event()
+
+    def ring_delivery(self, destination: str, at: float) -> None:
+        """Something for `destination` is due at `at` (seconds since the epoch)."""
+        known = self._due.get(destination)
+        if known is None or at < known:
+            self._due[destination] = at
+        self.deliveries.set()
+
+    def ring_notices(self) -> None:
+        self.notices.set()
+
+    def take_due(self) -> dict[str, float]:
+        """The destinations rung since the last call, each with the earliest instant."""
+        due, self._due = self._due, {}
+        self.deliveries.clear()
+        return due
+
+
+async def wait_for(event: asyncio.Event, timeout: float) -> None:
+    """Until `event` is set or `timeout` seconds have passed; does not clear it."""
+    try:
+        async with asyncio.timeout(max(timeout, 0)):
+            await event.wait()
+    except TimeoutError:
+        pass

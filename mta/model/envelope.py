@@ -1,0 +1,67 @@
+"""A message as the spool takes it: its class, its kind, its envelope (RFC 5321 section 2.3.1, RFC 5598 section 4)."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class MailClass(IntEnum):
+    """How soon a message matters; lower goes first. Stored by number, shown by `label`."""
+
+    URGENT = 0
+    NORMAL = 1
+    BULK = 2
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Kind(StrEnum):
+    """Where a message comes from. What fails of a DSN is reported, never bounced; what fails of a report or an alert is
+    only counted and shown (interface.md section 4)."""
+
+    MAIL = "mail"
+    DSN = "dsn"
+    REPORT = "report"
+    ALERT = "alert"
+
+
+class Notice(StrEnum):
+    """Something about a recipient that is to be told, durable in the commit that decides it."""
+
+    DSN_FAILED = "dsn-failed"
+    DSN_DELAYED = "dsn-delayed"
+    REPORT = "report"
+    """To the postmaster: this recipient failed."""
+    ALERT = "alert"
+    """To the postmaster: this needs a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecipient:
+    """`address` as it goes into RCPT; `destination` is what it is routed by (the domain in lower case, or a literal);
+    `original` is what was submitted where an alias replaced it, else ""."""
+
+    address: str
+    destination: str
+    original: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be accepted. `reverse_path` "" is the null path; times are seconds since the epoch, UTC; `size` is the
+    content's in octets as it will be sent (CRLF line ends, no stuffing: RFC 1870 section 5). `expires_at` is the
+    give-up; `warn_at` None means never a "delayed" DSN."""
+
+    queue_id: str
+    message_id: str
+    reverse_path: str
+    recipients: tuple[NewRecipient, ...]
+    subject: str
+    size: int
+    eight_bit: bool
+    mail_class: MailClass
+    kind: Kind
+    accepted_at: float
+    expires_at: float
+    warn_at: float | None

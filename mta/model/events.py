@@ -1,0 +1,97 @@
+"""One typed event per fact, for logs and metrics. Stages emit them; `observe` alone formats them.
+
+Every field may hold text from outside: who prints it escapes it.
+"""
+
+from dataclasses import dataclass
+
+from mta.model.reply import Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message is durable; its 250 may be sent."""
+
+    queue_id: str
+    message_id: str
+    sender: str
+    recipients: int
+    size: int
+    mail_class: str
+    kind: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A submission was refused after its data, or a connection was turned away."""
+
+    client: str
+    reply: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """A host was tried and the attempt went on to another."""
+
+    queue_id: str
+    destination: str
+    host: str
+    address: str
+    phase: str
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A recipient's result is durable. `outcome` is a timeline event: sent, deferred, failed, dead, in_doubt, held,
+    cancelled."""
+
+    queue_id: str
+    recipient: str
+    outcome: str
+    attempt: int
+    host: str
+    address: str
+    tls: str
+    reply: Reply | None
+    remote_id: str
+    next_attempt_at: float | None
+    delay: float
+    """Seconds since acceptance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A DSN, report or alert is in the spool. `queue_id` is its own, `about` that of the message it tells of ("" for a
+    collected report)."""
+
+    queue_id: str
+    about: str
+    kind: str
+    to: str
+    recipients: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """A person's verb changed a recipient, or a standing order ("*" is everything)."""
+
+    verb: str
+    target: str
+    recipient: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something is wrong with ourselves or our surroundings. `severity` is "warning" or "error"; `error_id` links to the
+    details logged with it."""
+
+    severity: str
+    what: str
+    detail: str = ""
+
+
+Fact = Accepted | Refused | Attempted | Settled | Reported | Ordered | Trouble

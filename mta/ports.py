@@ -1,0 +1,184 @@
+"""What is given to the daemon: time, randomness, name service, the network, and who is told.
+
+Protocols and the values they exchange, no implementations. Real ones are built by `app`, simulated ones by the tests.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from mta.model.events import Fact
+from mta.model.outcome import Observation
+
+
+class Clock(Protocol):
+    """Wall time. Waits use the event loop, whose clock is monotonic."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, UTC; may step."""
+        ...
+
+
+class Randomness(Protocol):
+    """What is used of `random.Random`."""
+
+    def random(self) -> float: ...
+    def uniform(self, a: float, b: float) -> float: ...
+    def getrandbits(self, k: int) -> int: ...
+    def shuffle(self, x: list[object]) -> None: ...
+
+
+class Entropy(Protocol):
+    """One independent stream per purpose, so that a new use of chance does not disturb the others."""
+
+    def stream(self, purpose: str) -> Randomness: ...
+
+
+Observer = Callable[[Fact], None]
+"""Is told every fact; must not raise or block."""
+
+
+# ---------------------------------------------------------------- name service
+class Lookup(StrEnum):
+    """How a DNS question ended (the rows of Table B)."""
+
+    FOUND = "found"
+    NODATA = "nodata"
+    """The name exists, no such record: a clean NOERROR."""
+    NXDOMAIN = "nxdomain"
+    TROUBLE = "trouble"
+    """SERVFAIL, REFUSED, FORMERR, timeout, a CNAME loop: says nothing about the name."""
+    MALFORMED = "malformed"
+    """The name can't be asked for (too long, an empty label, no A-label)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailExchanger:
+    """An MX record: `host` without its final dot, "" for the root (RFC 7505)."""
+
+    preference: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class MxAnswer:
+    """The MX records of a domain, in no particular order; `detail` says what went wrong, in words."""
+
+    lookup: Lookup
+    exchangers: tuple[MailExchanger, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressAnswer:
+    """A and AAAA of a host together: FOUND with what there is; TROUBLE if nothing was found and either question failed;
+    NODATA or NXDOMAIN only if both ended cleanly."""
+
+    lookup: Lookup
+    addresses: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class Resolver(Protocol):
+    """Never raises for what a name server does."""
+
+    async def mail_exchangers(self, domain: str) -> MxAnswer: ...
+    async def addresses(self, host: str) -> AddressAnswer: ...
+
+
+# ---------------------------------------------------------------- outbound SMTP
+@dataclass(frozen=True, slots=True)
+class EnvelopeReplies:
+    """The replies to one MAIL, its RCPTs in order, and DATA. Those not asked for, because the one before decided, are
+    missing: `rcpts` may be shorter than the recipients, `data` None."""
+
+    mail: Observation
+    rcpts: tuple[Observation, ...]
+    data: Observation | None
+
+
+class Session(Protocol):
+    """One outbound session, stage by stage. No method raises for what the peer or the network does; each returns an
+    `Observation` (or several). Only a bug, or an error of `gate` or of the content, raises; the session is aborted then.
+
+    Timeouts are per command (RFC 5321 section 4.5.3.2) and total per reply, not per octet. After LOST, TIMEOUT or
+    MALFORMED the session is unusable."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def tls(self) -> str:
+        """Protocol and cipher, "" in clear."""
+        ...
+
+    @property
+    def extensions(self) -> Mapping[str, str]:
+        """Keyword in upper case -> parameters, of the latest EHLO reply of this connection; empty after HELO."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """In step, connected, nothing unexpected has arrived: may carry another transaction."""
+        ...
+
+    @property
+    def transactions(self) -> int:
+        """How many MAIL commands this session has carried."""
+        ...
+
+    async def hello(self, verb: str) -> Observation:
+        """EHLO or HELO. The phase of the observation is EHLO, HELO or (EHLO inside TLS) EHLO_TLS."""
+        ...
+
+    async def starttls(self) -> Observation:
+        """STARTTLS and the handshake, unverified. Phase STARTTLS when the command was not answered 220, else TLS."""
+        ...
+
+    async def envelope(
+        self, reverse_path: str, parameters: Sequence[str], forward_paths: Sequence[str], *, pipelined: bool
+    ) -> EnvelopeReplies:
+        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT."""
+        ...
+
+    async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
+        """Sends the content (dot-stuffed here), awaits `gate` when all of it was written, then sends the final dot if the
+        session is still sound. Phase BODY: no octet of the dot was sent. Phase FINAL: it was."""
+        ...
+
+    async def no_content(self) -> None:
+        """A lone final dot, for a 354 that came although no recipient was accepted (RFC 2920 section 3.1)."""
+        ...
+
+    async def reset(self) -> Observation: ...
+
+    async def quit(self) -> None:
+        """QUIT with a short wait of its own, then close. Its outcome means nothing."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once, without QUIT."""
+        ...
+
+
+class Connector(Protocol):
+    async def connect(self, host: str, address: str, port: int) -> tuple[Session | None, Observation]:
+        """TCP and greeting. Phase CONNECT with LOST or TIMEOUT, else phase BANNER. With a session whenever the
+        connection is open and in step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds, each for one stage (RFC 5321 section 4.5.3.2). `command` is for EHLO, STARTTLS, the handshake, MAIL, RCPT
+    and RSET; `data` for each write of the content to be taken by the peer."""
+
+    connect: float = 30
+    greeting: float = 300
+    command: float = 300
+    data_init: float = 120
+    data: float = 180
+    final: float = 600
+    quit: float = 5

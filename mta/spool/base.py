@@ -1,0 +1,401 @@
+"""The spool's verbs: what every implementation promises (the contract suite holds them to it).
+
+Rules: each verb is one transaction and is given `now` (seconds since the epoch, UTC). A verb that returned is durable.
+A cancelled caller does not undo or halve a verb. Every failure of the storage is a `SpoolError`; what a person did wrong
+is a `SpoolRefusal`. Recipients of one message at one destination are claimed together, at most once at a time.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mta.doorbell import Doorbell
+from mta.model.envelope import Kind, MailClass, NewMessage, Notice
+from mta.model.lifecycle import Event, Status
+from mta.model.reply import Reply
+
+
+class SpoolError(Exception):
+    """The storage failed; nothing of the verb happened. A client is told 451 4.3.0 (RFC 5321 section 4.2.1)."""
+
+
+class SpoolFull(SpoolError):
+    """No space: 452 4.3.1."""
+
+
+class SpoolBusy(SpoolError):
+    """Another daemon owns the spool; the text says which."""
+
+
+class SpoolDamaged(SpoolError):
+    """The file is no spool, is damaged as a whole, or has a schema from the future. It is left as it is."""
+
+
+class ContentBuffer(Protocol):
+    """Content on its way into the spool: in memory up to 1 MiB, beyond it in an unlinked temporary file in the spool's
+    folder. `close` (idempotent) frees what `accept` did not take."""
+
+    @property
+    def size(self) -> int: ...
+
+    def write(self, data: bytes) -> None:
+        """Raises `SpoolFull` or `SpoolError`."""
+        ...
+
+    def prefix(self, length: int) -> bytes:
+        """The first `length` octets, or what there is of them."""
+        ...
+
+    def replace_prefix(self, length: int, by: bytes) -> None:
+        """The first `length` octets become `by` (header fix-ups)."""
+        ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+# ---------------------------------------------------------------- claims
+@dataclass(frozen=True, slots=True)
+class ClaimedRecipient:
+    """`status` is PENDING or IN_DOUBT; `attempts` those made before this one; `refusals` how many of the last attempts
+    in a row ended with every host refusing us in its greeting (Table A, banner). `remote_host` and `remote_address` are
+    those of the last doubt, "" without one; `reply` is the last one stored."""
+
+    id: int
+    address: str
+    status: Status
+    attempts: int
+    doubts: int
+    refusals: int
+    warned: bool
+    remote_host: str
+    remote_address: str
+    reply: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Some due recipients of one message at one destination, ours until `settle` or `release`."""
+
+    id: int
+    queue_id: str
+    message_id: str
+    reverse_path: str
+    mail_class: MailClass
+    kind: Kind
+    size: int
+    eight_bit: bool
+    accepted_at: float
+    expires_at: float
+    warn_at: float | None
+    destination: str
+    recipients: tuple[ClaimedRecipient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A host that was tried on the way to a result: becomes an `attempt` of the timeline."""
+
+    host: str
+    address: str
+    tls: str
+    phase: str
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class RecipientResult:
+    """What an attempt came to for one recipient. `event` is DELIVERED, DEFERRED, DOUBTED, REFUSED or GAVE_UP;
+    `next_attempt_at` goes with DEFERRED, and with DOUBTED where it is to be retried (None: waits for a person).
+    `counted` False: no attempt was made (the destination rests), the count stays."""
+
+    recipient_id: int
+    event: Event
+    reply: Reply
+    next_attempt_at: float | None = None
+    counted: bool = True
+    phase: str = ""
+    host: str = ""
+    address: str = ""
+    tls: str = ""
+    remote_id: str = ""
+    refusals: int = 0
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """All that one attempt came to. Recipients of the claim without a result go back as they were, due at once."""
+
+    claim: Claim
+    results: tuple[RecipientResult, ...]
+    trials: tuple[Trial, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a recipient: differs from the result where a person ordered `hold` or `cancel` meanwhile."""
+
+    recipient_id: int
+    status: Status
+    attempts: int
+
+
+# ---------------------------------------------------------------- what can be looked at
+@dataclass(frozen=True, slots=True)
+class RecipientView:
+    address: str
+    original: str
+    status: Status
+    attempts: int
+    doubts: int
+    next_attempt_at: float | None
+    finished_at: float | None
+    remote_host: str
+    remote_address: str
+    remote_id: str
+    reply: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """`event` is one of interface.md section 5; `detail` what belongs to it (server, address, tls, phase, reply ...)."""
+
+    at: float
+    event: str
+    recipient: str
+    detail: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    queue_id: str
+    message_id: str
+    reverse_path: str
+    subject: str
+    size: int
+    mail_class: MailClass
+    kind: Kind
+    accepted_at: float
+    expires_at: float
+    damaged: str
+    """Why the message is quarantined, "" if it is sound."""
+    recipients: tuple[RecipientView, ...]
+    timeline: tuple[TimelineEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which messages `queue` lists: those with an unfinished recipient that fits. `older_than` is an instant."""
+
+    status: Status | None = None
+    domain: str = ""
+    sender: str | None = None
+    mail_class: MailClass | None = None
+    older_than: float | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCount:
+    """`pending` counts waiting recipients (pending, sending, in doubt); `oldest_at` is when the oldest was accepted."""
+
+    pending: int
+    oldest_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationView:
+    destination: str
+    waiting: int
+    last_reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Kept up to date in every transaction: looking at it counts no rows."""
+
+    recipients: Mapping[Status, int]
+    classes: Mapping[MailClass, ClassCount]
+    damaged: int
+    """Messages in quarantine."""
+    untold: int
+    """Failures that could be told to nobody: a DSN, report or alert that failed (double bounces among them)."""
+    held_destinations: tuple[str, ...]
+    """Standing orders; "*" is everything."""
+    largest: tuple[DestinationView, ...]
+    """The destinations with the most waiting, most first, at most 50."""
+
+
+# ---------------------------------------------------------------- what is to be told
+@dataclass(frozen=True, slots=True)
+class DueNotice:
+    """A mark made by `settle`. Marks with the same `step` were made in one commit for one message and go into one DSN."""
+
+    id: int
+    notice: Notice
+    step: int
+    at: float
+    queue_id: str
+    message_id: str
+    reverse_path: str
+    kind: Kind
+    subject: str
+    accepted_at: float
+    expires_at: float
+    recipient: str
+    original: str
+    status: Status
+    attempts: int
+    doubts: int
+    reply: Reply
+    remote_host: str
+    phase: str
+
+
+# ---------------------------------------------------------------- a person's verbs
+class SpoolRefusal(ValueError):
+    """A person's verb does not apply; the text says to what and why (exit code 65)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a verb is for: messages by queue id (with `recipient` "" for all of theirs), else a `destination`, else
+    everything."""
+
+    queue_ids: tuple[str, ...] = ()
+    recipient: str = ""
+    destination: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One recipient that a verb was for. `note` says what is special ("when the attempt ends unsent", "nothing to do")."""
+
+    queue_id: str
+    address: str
+    before: Status
+    after: Status
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    contents: int = 0
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtPolicy:
+    """What recovery does with those a crash left in doubt: `retry_after` seconds of rest, or None to hold them."""
+
+    retry_after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What `open` found: recipients whose reply to the dot was lost with the last run."""
+
+    in_doubt: int = 0
+    damaged: tuple[str, ...] = field(default=())
+
+
+class Spool(Protocol):
+    @property
+    def doorbell(self) -> Doorbell: ...
+
+    # ------------------------------------------------ submission
+    def buffer(self) -> ContentBuffer: ...
+
+    async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
+        """The message, all its recipients and its content; closes the buffer."""
+        ...
+
+    # ------------------------------------------------ delivery
+    async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
+        """The due recipients (at most `limit`) of one message at `destination`: by class, then what is due longest. None
+        when nothing is due, held back by a standing order, or damaged (quarantined on the way). Those with a doubt come
+        apart from those without, and only with others of the same last host."""
+        ...
+
+    async def claim_overdue(self, destination: str, limit: int, now: float) -> Claim | None:
+        """As `claim`, but recipients, due or not, whose give-up has passed or whose unsent "delayed" warning is due: for
+        a destination that rests, where no attempt would come to tell them."""
+        ...
+
+    async def release(self, claim: Claim, now: float) -> None:
+        """Gives a claim back: nothing happened, due as before."""
+        ...
+
+    async def mark_in_doubt(
+        self, claim: Claim, recipient_ids: Sequence[int], host: str, address: str, now: float
+    ) -> None:
+        """The final dot to `host` is about to be sent for these. Raises `SpoolError`: then it must not be sent."""
+        ...
+
+    async def settle(self, settlement: Settlement, now: float) -> tuple[Settled, ...]:
+        """All recipients of an attempt, next attempts, the timeline and the notices due: indivisible. Ends the claim; a
+        settlement that raised `SpoolError` is given again."""
+        ...
+
+    def content(self, queue_id: str) -> AsyncIterator[bytes]:
+        """The content in chunks, in order. Raises `SpoolError` where some of it is missing."""
+        ...
+
+    async def next_due(self, destination: str) -> float | None:
+        """When something unclaimed at `destination` is due, None when nothing waits. A standing order counts as
+        nothing."""
+        ...
+
+    async def destinations(self, after: str, limit: int) -> Sequence[tuple[str, float]]:
+        """Destinations with waiting recipients, in order of name, beginning behind `after`: (name, next due at most)."""
+        ...
+
+    async def quarantine(self, queue_id: str, reason: str, now: float) -> None:
+        """Sets a damaged message apart: kept, shown, never tried."""
+        ...
+
+    # ------------------------------------------------ reports
+    async def notices(self, kinds: Iterable[Notice], limit: int, now: float) -> Sequence[DueNotice]:
+        """The oldest marks of these kinds, never only some of a step's (so `limit` may be passed)."""
+        ...
+
+    async def report(
+        self, notice_ids: Sequence[int], message: NewMessage | None, content: ContentBuffer | None, now: float
+    ) -> None:
+        """The report goes in and its marks go out in one commit. `message` None: told to nobody, counted as untold."""
+        ...
+
+    # ------------------------------------------------ persons
+    async def find(self, ref: str) -> Sequence[str]:
+        """Queue ids of what `ref` names: a queue id, else a Message-ID in angle brackets."""
+        ...
+
+    async def show(self, queue_id: str) -> MessageView | None: ...
+    async def queue(self, wanted: Filter) -> tuple[Sequence[MessageView], int]:
+        """Messages without their timelines, the oldest first, and how many match."""
+        ...
+
+    async def needing_person(self, limit: int) -> tuple[Sequence[MessageView], int]:
+        """Messages with dead recipients, doubts that wait for a person, or damage."""
+        ...
+
+    async def overview(self) -> Overview: ...
+    async def order(self, event: Event, selection: Selection, now: float) -> Sequence[Changed]:
+        """RETRY, HOLD, RELEASE, CANCEL, RESOLVE_SENT or RESOLVE_RESEND for each selected recipient, all or none: raises
+        `SpoolRefusal` naming the first that it does not apply to, and where a selection by `queue_ids` has an unknown
+        id or no such recipient. By destination, or for everything, only RETRY: those it applies to."""
+        ...
+
+    async def standing_hold(self, destination: str, held: bool, now: float) -> None:
+        """Holds a destination ("*": everything) until told otherwise. Raises `SpoolRefusal` when there is no such order
+        to take back."""
+        ...
+
+    # ------------------------------------------------ upkeep
+    async def purge(self, content_before: float, messages_before: float, limit: int, now: float) -> Purged:
+        """Forgets the content of messages finished before `content_before`, and messages finished before
+        `messages_before`, at most `limit` of each; never anything unfinished or untold to its sender."""
+        ...
+
+    async def close(self) -> None: ...
