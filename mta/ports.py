@@ -3,13 +3,14 @@
 Protocols and the values they exchange, no implementations. Real ones are built by `app`, simulated ones by the tests.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from mta.model.envelope import MailClass
 from mta.model.events import Fact
-from mta.model.outcome import Observation
+from mta.model.outcome import Observation, Verdict
 
 
 class Clock(Protocol):
@@ -87,6 +88,19 @@ class Resolver(Protocol):
     async def addresses(self, host: str) -> AddressAnswer: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What this machine's routing table says of some addresses: `own` are its own (whoever listens at 0.0.0.0 or ::
+    listens there), `unroutable` those that it has no way to."""
+
+    own: frozenset[str] = frozenset()
+    unroutable: frozenset[str] = frozenset()
+
+
+Reachability = Callable[[Iterable[str]], Reach]
+"""Looks at the moment's routing table; sends nothing."""
+
+
 # ---------------------------------------------------------------- outbound SMTP
 @dataclass(frozen=True, slots=True)
 class EnvelopeReplies:
@@ -127,6 +141,11 @@ class Session(Protocol):
     @property
     def transactions(self) -> int:
         """How many MAIL commands this session has carried."""
+        ...
+
+    @property
+    def opened_at(self) -> float:
+        """When the greeting was read, by the event loop's clock."""
         ...
 
     async def hello(self, verb: str) -> Observation:
@@ -182,3 +201,41 @@ class Timeouts:
     data: float = 180
     final: float = 600
     quit: float = 5
+
+
+class Sessions(Protocol):
+    """Open sessions between two transactions, by destination."""
+
+    def take(self, destination: str) -> Session | None:
+        """A usable session, or None. It is the caller's until `give` or `dismiss`."""
+        ...
+
+    def give(self, destination: str, session: Session) -> None:
+        """Keeps `session` for the next transaction; one that is not usable or has done its share is dismissed."""
+        ...
+
+    def dismiss(self, session: Session) -> None:
+        """Ends it in the background: QUIT if it is in step, else at once."""
+        ...
+
+
+# ---------------------------------------------------------------- between the scheduler and a delivery
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
+    befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long."""
+
+    idle: bool = False
+    trouble: Verdict | None = None
+    mail_class: MailClass = MailClass.NORMAL
+    rest: float | None = None
+
+
+class Deliver(Protocol):
+    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
+        """Delivers the next claim at `destination`; calls `claimed` when it has one, since then there may be more."""
+        ...
+
+    async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
+        """Settles what can't wait any longer at a destination that rests after `verdict`."""
+        ...

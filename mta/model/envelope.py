@@ -31,6 +31,8 @@ class Notice(StrEnum):
 
     DSN_FAILED = "dsn-failed"
     DSN_DELAYED = "dsn-delayed"
+    DSN_DOUBT = "dsn-doubt"
+    """To the sender: the final dot went out, its reply was not read, and a person decides."""
     REPORT = "report"
     """To the postmaster: this recipient failed."""
     ALERT = "alert"

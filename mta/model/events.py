@@ -86,8 +86,8 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something is wrong with ourselves or our surroundings. `severity` is "warning" or "error"; `error_id` links to the
-    details logged with it."""
+    """Something is wrong with ourselves or our surroundings. `severity` is "warning", "error", or "debug" for details
+    that only a developer wants; an error id in `what` links the two."""
 
     severity: str
     what: str

@@ -76,6 +76,37 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 """`release` is not here: it restores what was before `hold` (`PENDING` or `IN_DOUBT`), which the row remembers. A held
 recipient and a dead one are resolved as sent, and a held one as to be sent again, only with a doubt (`NEEDS_DOUBT`)."""
 
+COMMITS: dict[Event, str] = {
+    Event.MARKED: "mark_in_doubt",
+    Event.DELIVERED: "settle",
+    Event.DEFERRED: "settle",
+    Event.DOUBTED: "settle",
+    Event.REFUSED: "settle",
+    Event.GAVE_UP: "settle",
+    Event.RETRY: "order",
+    Event.HOLD: "order",
+    Event.RELEASE: "order",
+    Event.CANCEL: "order",
+    Event.RESOLVE_SENT: "order",
+    Event.RESOLVE_RESEND: "order",
+}
+"""The verb of the spool whose commit makes each event durable. (`accept` makes a recipient: pending.)"""
+
+CRASHES: tuple[tuple[str, str, str], ...] = (
+    ("before the commit of `accept`", "nothing", "nothing was promised: the client got no 250 and submits again"),
+    ("after it, before the 250 was read", "pending", "delivered; the client may submit again (RFC 1047)"),
+    ("claimed, before `mark_in_doubt` commits", "pending", "plain retry: no octet of the final dot was sent"),
+    ("after `mark_in_doubt`, before the reply is settled", "in_doubt, in flight",
+     "in_doubt: counted as an attempt and a doubt; rests and is sent again, or is held, by `delivery.in_doubt`"),
+    ("after `settle`, before the report is written", "sent, failed, dead, pending, and its notices",
+     "the result stands; the notices are told after the start"),
+    ("before the commit of `report`", "the notices", "the report is composed anew; the lost one was never in the spool"),
+    ("after the commit of `report`", "the report, pending; no notices", "the report is delivered, once"),
+    ("after `hold` or `cancel` of one that is sending", "pending or in_doubt, and the order",
+     "held or cancelled; a doubt is kept"),
+)
+"""What a crash makes of a recipient: (where it hits, what is on disk, what the next start makes of it)."""
+
 NEEDS_DOUBT = frozenset(
     {(_H, Event.RESOLVE_SENT), (_H, Event.RESOLVE_RESEND), (Status.DEAD, Event.RESOLVE_SENT)}
 )

@@ -13,6 +13,8 @@ from mta.model.reply import Reply
 class Phase(StrEnum):
     """Where in the conversation (RFC 5321 section 4.3.2; the rows of Table A)."""
 
+    ROUTE = "route"
+    """Before any connection: name service and what it leads to (the rows of Table B)."""
     CONNECT = "connect"
     BANNER = "banner"
     EHLO = "ehlo"

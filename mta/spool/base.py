@@ -251,6 +251,7 @@ class DueNotice:
     reply: Reply
     remote_host: str
     phase: str
+    mail_class: MailClass = MailClass.NORMAL
 
 
 # ---------------------------------------------------------------- a person's verbs

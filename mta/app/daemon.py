@@ -1,0 +1,191 @@
+"""The daemon: builds the parts over what it is given, starts them in order, stops them in order.
+
+Rules: the spool is opened first and closed last; nobody is listened to before the spool is ours; on stop the listener
+closes first, then deliveries, then reports, then the control socket. A part that ends by itself ends the daemon.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+
+from mta import __version__
+from mta.app import settings
+from mta.app.runtime import Runtime
+from mta.app.state import RunningState
+from mta.app.systemd import Notifier
+from mta.app.upkeep import feed_watchdog, purge_for_ever
+from mta.config.model import Config
+from mta.control.desk import Desk
+from mta.control.server import ControlServer
+from mta.delivery.attempt import Means
+from mta.delivery.hosts import HostMemory
+from mta.delivery.opening import Opener
+from mta.delivery.route import Router
+from mta.delivery.worker import Delivery
+from mta.listener.server import Listener
+from mta.model.events import Fact, Trouble
+from mta.observe.metrics import Metrics
+from mta.ports import Observer
+from mta.reports.stage import Reports
+from mta.scheduler import Scheduler
+from mta.smtp.pool import ReuseLimits, SessionPool
+from mta.spool.base import Recovered, Spool
+
+
+class StartError(Exception):
+    """The daemon can't start; the text says what is in the way and what to do."""
+
+
+@dataclass(slots=True)
+class Daemon:
+    """`start`, then `run_until_stopped`, then `stop`; or `serve` for all of it."""
+
+    config: Config
+    runtime: Runtime
+    log: Observer
+    notifier: Notifier
+    metrics: Metrics = field(init=False)
+    spool: Spool = field(init=False)
+    listener: Listener = field(init=False)
+    pool: SessionPool = field(init=False)
+    router: Router = field(init=False)
+    delivery: Delivery = field(init=False)
+    scheduler: Scheduler = field(init=False)
+    reports: Reports = field(init=False)
+    control: ControlServer = field(init=False)
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    # ------------------------------------------------ the whole
+    async def serve(self, ready: Callable[[], None], sockets: Iterable[socket.socket] = ()) -> None:
+        """Starts, calls `ready`, runs until `request_stop`, stops. Raises `StartError`, `SpoolError`, OSError."""
+        try:
+            await self.start(sockets)
+            ready()
+            await self._run_until_stopped()
+        finally:
+            await self.stop()
+
+    def request_stop(self) -> None:
+        self._stop.set()
+
+    def observe(self, fact: Fact) -> None:
+        self.metrics(fact)
+        self.log(fact)
+
+    # ------------------------------------------------ start
+    async def start(self, sockets: Iterable[socket.socket] = ()) -> None:
+        self.metrics = Metrics(asyncio.get_running_loop().time)
+        self.spool, recovered = await self.runtime.open_spool()
+        self._build()
+        self._tell_recovered(recovered)
+        await self.control.start()
+        sockets = list(sockets)
+        endpoints = [] if sockets else [(it.host, it.port) for it in self.config.submission.listen]
+        await self.listener.start(endpoints, sockets)
+        self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        self._spawn("scheduler", self.scheduler.run())
+        self._spawn("reports", self.reports.run())
+        self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
+        if self.notifier.watchdog:
+            self._spawn("watchdog", feed_watchdog(self.notifier))
+        if self.config.postmaster is None:
+            self.observe(Trouble("warning", "no postmaster is configured: bounce reports and alerts go to nobody"))
+
+    def _build(self) -> None:
+        config, world = self.config, self.runtime
+        self.listener = Listener(
+            settings.listener(config), self.spool, world.clock, world.entropy, self.observe, world.listen
+        )
+        self.pool = SessionPool(ReuseLimits(per_destination=config.delivery.max_sessions_per_destination))
+        self.router = Router(
+            world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
+        )
+        hosts = HostMemory()
+        opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
+        means = Means(self.spool, self.pool, opener, self.router, hosts)
+        chance = world.entropy.stream("schedule")
+        self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
+        self.scheduler = Scheduler(
+            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
+        )
+        self.reports = Reports(
+            settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
+        )
+        desk = Desk(
+            self.spool,
+            RunningState(self.scheduler, self.metrics, world.clock),
+            world.clock,
+            self.observe,
+            settings.hostname(config),
+            __version__,
+        )
+        self.control = ControlServer(config.control.socket, desk, self.observe)
+
+    def _tell_recovered(self, recovered: Recovered) -> None:
+        if recovered.in_doubt:
+            what = f"the last run ended between the final dot and its reply for {recovered.in_doubt} recipients"
+            self.observe(Trouble("warning", what, "they are in doubt: see `mta queue --status in_doubt`"))
+        for queue_id in recovered.damaged:
+            self.observe(Trouble("error", f"message {queue_id} is damaged and set apart", "see `mta dead`"))
+
+    def _spawn(self, name: str, work: Coroutine[object, object, None]) -> None:
+        self._tasks[name] = asyncio.create_task(work, name=name)
+
+    # ------------------------------------------------ while it runs
+    async def _run_until_stopped(self) -> None:
+        """Until a stop is asked for; a part that ends by itself is a bug, and the manager's to restart."""
+        stop = asyncio.create_task(self._stop.wait(), name="stop")
+        done, _ = await asyncio.wait([stop, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        for task in done - {stop}:
+            raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
+
+    def reload(self, config: Config) -> None:
+        """Takes what can change while it runs; what can't is said and waits for a restart."""
+        for key, old, new in self._fixed(config):
+            if old != new:
+                self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
+        kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
+        self.config = config.model_copy(update=kept)
+        self.listener.settings = settings.listener(self.config)
+        self.delivery.settings = settings.delivery(self.config)
+        self.scheduler.settings = settings.scheduler(self.config)
+        self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        pass
+
+    def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
+        old = self.config
+        yield "hostname", old.hostname, new.hostname or old.hostname
+        for key in ("spool", "control", "dns", "log"):
+            yield f"[{key}]", getattr(old, key), getattr(new, key)
+        yield "submission.listen", old.submission.listen, new.submission.listen
+        yield "delivery.port", old.delivery.port, new.delivery.port
+        yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
+
+    # ------------------------------------------------ stop
+    async def stop(self) -> None:
+        """In order, each part for itself: one that fails does not keep the next from being stopped."""
+        timeout = self.config.daemon.stop_timeout
+        if hasattr(self, "scheduler"):
+            self.scheduler.stop()
+            await self._quietly("listener and deliveries", self._stop_traffic(timeout))
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if hasattr(self, "control"):
+            await self._quietly("sessions", self.pool.close())
+            await self._quietly("control socket", self.control.close())
+        if hasattr(self, "spool"):
+            await self._quietly("spool", self.spool.close())
+
+    async def _stop_traffic(self, timeout: float) -> None:
+        await asyncio.gather(self.listener.stop(timeout), self.delivery.stop(timeout))
+
+    async def _quietly(self, what: str, work: Awaitable[object]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self.observe(Trouble("error", f"the {what} did not stop in order", repr(error)))
+

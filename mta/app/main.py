@@ -1,0 +1,100 @@
+"""`mta serve`: the configuration, the event loop, signals, the service manager, exit codes (sysexits.h)."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from functools import partial
+from pathlib import Path
+
+import uvloop
+
+from mta.app.daemon import Daemon, StartError
+from mta.app.runtime import SystemClock, system_runtime
+from mta.app.systemd import Notifier, inherited_sockets
+from mta.config.load import load, named
+from mta.config.model import Config
+from mta.config.problems import ConfigError
+from mta.control.errors import Exit
+from mta.control.server import SocketTaken
+from mta.model.events import Trouble
+from mta.model.text import safe_text
+from mta.observe.library import LibraryLog
+from mta.observe.log import LogLines, json_object, key_values
+from mta.observe.sink import DescriptorSink
+from mta.spool.base import SpoolBusy, SpoolError
+
+SPOOL_MASK = 0o077
+"""What the daemon makes is its own; the control socket's mode is set apart."""
+
+
+def run(path: Path | None) -> int:
+    """The daemon in the foreground, until SIGTERM or SIGINT. The exit code; raises `ConfigError`."""
+    config = load(path, os.environ)
+    if config.hostname is None:
+        config = named(config, socket.getfqdn())
+    os.umask(SPOOL_MASK)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, path))
+
+
+async def _serve(config: Config, path: Path | None) -> int:
+    sink = DescriptorSink(sys.stderr.fileno())
+    debug = config.log.level == "debug"
+    layout = json_object if config.log.format == "json" else key_values
+    log = LogLines(sink, SystemClock().now, layout, debug=debug)
+    notifier = Notifier(os.environ)
+    daemon = Daemon(config, system_runtime(config), log, notifier)
+    handler = LibraryLog(daemon.observe, asyncio.get_running_loop(), partial(secrets.token_hex, 4), debug=debug)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    _handle_signals(daemon, path, notifier)
+    try:
+        await daemon.serve(partial(_ready, daemon, notifier), inherited_sockets(os.environ))
+    except (StartError, SocketTaken, SpoolError, OSError) as error:
+        return _failed(error)
+    finally:
+        sink.flush()
+    return 0
+
+
+def _ready(daemon: Daemon, notifier: Notifier) -> None:
+    where = ", ".join(f"{host}:{port}" for host, port in daemon.listener.endpoints)
+    daemon.observe(Trouble("info", "ready", f"listening at {where}; spool {daemon.config.spool.path}"))
+    notifier.notify("READY=1", f"STATUS=listening at {where}")
+
+
+def _handle_signals(daemon: Daemon, path: Path | None, notifier: Notifier) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        notifier.notify("STOPPING=1")
+        daemon.request_stop()
+
+    def reload() -> None:
+        notifier.notify("RELOADING=1")
+        _reload(daemon, path)
+        notifier.notify("READY=1")
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.add_signal_handler(signal.SIGINT, stop)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+
+
+def _reload(daemon: Daemon, path: Path | None) -> None:
+    """A file that is no good changes nothing."""
+    try:
+        daemon.reload(load(path, os.environ))
+    except ConfigError as error:
+        daemon.observe(Trouble("error", "the configuration is as it was: the new one is wrong", "; ".join(error.lines())))
+    else:
+        daemon.observe(Trouble("info", "the configuration was read again"))
+
+
+def _failed(error: Exception) -> int:
+    print(f"mta: {safe_text(str(error))}", file=sys.stderr)
+    if isinstance(error, SpoolBusy | SocketTaken | OSError):
+        return Exit.TRY_LATER
+    return Exit.INTERNAL

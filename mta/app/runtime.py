@@ -1,0 +1,84 @@
+"""What the real world gives the daemon: the clock, chance, the network, the spool. A simulation gives others."""
+
+import asyncio
+import hashlib
+import random
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mta.app.settings import doubts, hostname
+from mta.config.model import Config
+from mta.dns.reachability import look
+from mta.dns.resolver import DnsResolver
+from mta.doorbell import Doorbell
+from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
+from mta.ports import Clock, Connector, Entropy, Reachability, Resolver
+from mta.smtp.connector import SmtpConnector
+from mta.spool.base import Recovered, Spool
+from mta.spool.sqlite import open_sqlite
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+
+class SystemEntropy:
+    """Streams from one seed that nobody knows; a given seed gives the same streams again."""
+
+    def __init__(self, seed: bytes | None = None) -> None:
+        self._seed = seed if seed is not None else secrets.token_bytes(32)
+
+    def stream(self, purpose: str) -> random.Random:
+        return random.Random(hashlib.sha256(self._seed + purpose.encode()).digest())  # noqa: S311 - no secret is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The world around one run of the daemon. `open_spool` opens it when the daemon starts; the others are there."""
+
+    clock: Clock
+    entropy: Entropy
+    resolver: Resolver
+    reachability: Reachability
+    connector: Connector
+    listen: Listen
+    open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
+
+
+async def listen(
+    protocol_factory: SessionFactory,
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    sock: socket.socket | None = None,
+    backlog: int = BACKLOG,
+) -> ListeningServer:
+    """The running loop's `create_server`: at an address, or at a socket that was opened for us."""
+    loop = asyncio.get_running_loop()
+    if sock is not None:
+        return await loop.create_server(protocol_factory, sock=sock, backlog=backlog)
+    return await loop.create_server(protocol_factory, host, port or 0, backlog=backlog)
+
+
+def system_runtime(config: Config) -> Runtime:
+    """The real world, for a daemon of this configuration. Call it in the running loop."""
+    clock = SystemClock()
+
+    async def open_spool() -> tuple[Spool, Recovered]:
+        return await open_sqlite(config.spool.path, doubts=doubts(config), now=clock.now(), doorbell=Doorbell())
+
+    return Runtime(
+        clock=clock,
+        entropy=SystemEntropy(),
+        resolver=DnsResolver(config.dns.nameservers, config.dns.timeout),
+        reachability=look,
+        connector=SmtpConnector(hostname(config), config.delivery.timeouts),
+        listen=listen,
+        open_spool=open_spool,
+    )

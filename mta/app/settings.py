@@ -1,0 +1,73 @@
+"""From the configuration to what each part is told. Pure, so that a reload is the same as a start."""
+
+from collections.abc import Iterable
+
+from mta.config.model import Config
+from mta.delivery.worker import DeliverySettings
+from mta.listener.settings import ListenerSettings
+from mta.policy.acceptance import Locals
+from mta.policy.routing import RoutingRules
+from mta.reports.stage import ReportSettings
+from mta.scheduler import SchedulerSettings
+from mta.spool.base import DoubtPolicy
+
+
+def hostname(config: Config) -> str:
+    """The name of the daemon; `config.load.named` has given one where the file has none."""
+    if config.hostname is None:
+        raise ValueError("the configuration has no hostname yet")
+    return config.hostname
+
+
+def locals_of(config: Config) -> Locals:
+    domains = frozenset(domain.lower() for domain in config.local_domains)
+    aliases = {name.lower(): tuple(targets) for name, targets in config.aliases.items()}
+    return Locals(hostname(config), domains, aliases, config.postmaster)
+
+
+def listener(config: Config) -> ListenerSettings:
+    submission = config.submission
+    return ListenerSettings(
+        hostname=hostname(config),
+        locals=locals_of(config),
+        schedules=config.classes,
+        max_message_size=submission.max_message_size,
+        max_recipients=submission.max_recipients,
+        max_connections=submission.max_connections,
+        timeout=submission.timeout,
+        allow=submission.allow,
+        bare_newlines=submission.bare_newlines,
+        allow_private_addresses=config.delivery.allow_private_addresses,
+    )
+
+
+def scheduler(config: Config) -> SchedulerSettings:
+    delivery = config.delivery
+    return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes))
+
+
+def delivery(config: Config) -> DeliverySettings:
+    return DeliverySettings(dict(config.classes), doubts(config).retry_after)
+
+
+def doubts(config: Config) -> DoubtPolicy:
+    return DoubtPolicy(config.delivery.in_doubt_delay if config.delivery.in_doubt == "retry" else None)
+
+
+def routing(config: Config, own_endpoints: Iterable[tuple[str, int]]) -> RoutingRules:
+    return RoutingRules(
+        own_names=frozenset({hostname(config).lower()}),
+        own_endpoints=frozenset(own_endpoints),
+        port=config.delivery.port,
+        allow_private_addresses=config.delivery.allow_private_addresses,
+    )
+
+
+def reports(config: Config) -> ReportSettings:
+    return ReportSettings(
+        hostname=hostname(config),
+        postmaster=config.postmaster,
+        report_interval=config.reports.interval,
+        alert_interval=config.alerts.interval,
+        schedules=config.classes,
+    )

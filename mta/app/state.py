@@ -1,0 +1,31 @@
+"""What `status` says of the running daemon: `control.state.DaemonState` from the scheduler and the counters."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mta.control.state import DestinationState
+from mta.observe.metrics import Metrics
+from mta.ports import Clock
+from mta.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class RunningState:
+    scheduler: Scheduler
+    metrics: Metrics
+    clock: Clock
+    started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+
+    def uptime(self) -> float:
+        return asyncio.get_running_loop().time() - self.started
+
+    def destinations(self) -> Mapping[str, DestinationState]:
+        now = self.clock.now()
+        return {
+            name: DestinationState(it.sessions, now + it.rests_for if it.rests_for else None, it.last_reply)
+            for name, it in self.scheduler.standings().items()
+        }
+
+    def rates(self) -> Mapping[str, float]:
+        return self.metrics.snapshot().per_minute

@@ -1,0 +1,42 @@
+"""systemd's side of the daemon (sd_notify(3), sd_listen_fds(3)): readiness, watchdog, inherited sockets. Without systemd
+every call is a no-op.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+_FIRST_FD = 3
+
+
+class Notifier:
+    """Tells the service manager; never raises."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        mine = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self.watchdog = int(environ.get("WATCHDOG_USEC", "0")) / 1e6 if mine and self._address else 0.0
+        """Seconds within which a sign of life is due; 0: none."""
+
+    def notify(self, *states: str) -> None:
+        """`READY=1`, `STOPPING=1`, `WATCHDOG=1`, `STATUS=...`."""
+        if not self._address:
+            return
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
+                sock.sendto("\n".join(states).encode(), address)
+        except OSError:
+            pass  # the manager is gone or busy: nothing that mail should suffer from
+
+
+def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
+    """The listening sockets systemd opened for us, in order; empty without socket activation."""
+    if environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = int(environ.get("LISTEN_FDS", "0"))
+    sockets = [socket.socket(fileno=fd) for fd in range(_FIRST_FD, _FIRST_FD + count)]
+    for sock in sockets:
+        sock.setblocking(False)
+        os.set_inheritable(sock.fileno(), False)
+    return sockets

@@ -1,0 +1,55 @@
+"""`mta check`: what the configuration says, in words; or what is wrong with it, each mistake in its line."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mta.config.checks import warnings
+from mta.config.describe import effective
+from mta.config.load import load
+from mta.config.problems import ConfigError, Problem
+
+
+def check(path: Path | None, as_json: bool) -> int:
+    """0; raises `ConfigError` for a configuration that can't be used, with `as_json` after telling it as a document."""
+    source = str(path) if path else "the built-in defaults"
+    try:
+        config = load(path, os.environ)
+    except ConfigError as error:
+        if as_json:
+            _print_json(source, (), (), error.problems)
+        raise
+    values, warned = list(effective(config)), list(warnings(config))
+    if as_json:
+        _print_json(source, values, warned, ())
+    else:
+        _print_text(source, values, warned)
+    return 0
+
+
+def _print_text(source: str, values: Iterable[tuple[str, str]], warned: Iterable[Problem]) -> None:
+    click.echo(f"configuration: {source}")
+    for key, words in values:
+        click.echo(f"  {key:39} {words}")
+    for problem in warned:
+        click.echo(f"warning: {problem}")
+
+
+def _print_json(
+    source: str, values: Iterable[tuple[str, str]], warned: Iterable[Problem], mistakes: Iterable[Problem]
+) -> None:
+    document: dict[str, Any] = {
+        "file": source,
+        "effective": dict(values),
+        "warnings": [_document(problem) for problem in warned],
+        "problems": [_document(problem) for problem in mistakes],
+    }
+    click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def _document(problem: Problem) -> dict[str, Any]:
+    return {"key": problem.key or None, "line": problem.line or None, "message": problem.message}

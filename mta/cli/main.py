@@ -1,0 +1,103 @@
+"""`mta`: arguments in, and what a person sees.
+
+Rules: a command that asks the daemon talks to its socket and opens no file of the spool, whoever runs it; an error is
+one line on standard error with an exit code of sysexits.h; no traceback, whatever happens. What a command does not need
+is not imported: `mta status` is for loops and shells.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+import click
+
+from mta import __version__
+from mta.cli.asking import daemon_commands
+from mta.cli.settings import config_option, config_path, json_option
+from mta.config.problems import ConfigError
+from mta.control.errors import CommandError, Exit
+from mta.model.text import safe_text
+
+
+class Commands(click.Group):
+    """Listed in the order they were added."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mta", message="%(prog)s %(version)s")
+@config_option
+def cli() -> None:
+    """An SMTP-native delivery agent: hand a message over on localhost once; it leaves once, in time, and can be followed."""
+
+
+@cli.command()
+@config_option
+@click.pass_context
+def serve(ctx: click.Context) -> int:
+    """Runs the daemon in the foreground. SIGTERM stops it in order, SIGHUP re-reads the configuration."""
+    return _entry("mta.app", "run")(config_path(ctx))
+
+
+@cli.command()
+@config_option
+@json_option
+@click.pass_context
+def check(ctx: click.Context, as_json: bool) -> int:
+    """Reads the configuration and says what it means."""
+    return _entry("mta.cli.check", "check")(config_path(ctx), as_json)
+
+
+@cli.command()
+@config_option
+def demo() -> int:
+    """The whole story in under a minute, without network."""
+    return _entry("mta.cli.demo", "demo")()
+
+
+for command in daemon_commands():
+    cli.add_command(command)
+
+
+def main() -> int:
+    """The exit code."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal may know ASCII alone
+    try:
+        code = cli.main(prog_name="mta", standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
+    except click.UsageError as error:
+        return _failed(Exit.USAGE, [f"{error.format_message()} (see {_help_of(error)})"])
+    except CommandError as error:
+        return _failed(error.code, [error.message])
+    except ConfigError as error:
+        return _failed(Exit.CONFIG, error.lines())
+    except BrokenPipeError:  # `mta queue | head`: whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except Exception as error:
+        return _failed(Exit.INTERNAL, [f"internal error: {type(error).__name__}: {error}"])
+
+
+def _failed(code: int, lines: Iterable[str]) -> int:
+    for line in lines:
+        print(f"mta: {safe_text(line)}", file=sys.stderr)
+    return int(code)
+
+
+def _help_of(error: click.UsageError) -> str:
+    return f"{error.ctx.command_path if error.ctx else 'mta'} --help"
+
+
+def _entry(module: str, name: str) -> Callable[..., int]:
+    """A command's work, imported when it is wanted."""
+    entry: Callable[..., int] = getattr(import_module(module), name)
+    return entry

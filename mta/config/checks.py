@@ -1,0 +1,117 @@
+"""What the keys of a configuration say together: contradictions that refuse it, and what deserves a warning."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from mta.config.fields import Endpoint, IpNetwork
+from mta.config.model import Config
+from mta.config.problems import Problem
+from mta.model.address import parse_address
+from mta.model.units import duration_in_words
+
+_PRIVATE = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "127.0.0.0/8",
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "169.254.0.0/16",
+        "::1/128",
+        "fc00::/7",
+        "fe80::/10",
+    )
+)
+_LEADS_BACK = "{} leads back here: expected an address whose mail is kept elsewhere"
+SMALLEST_LIMIT_OF_SIZE = 64 * 2**10
+SMALLEST_LIMIT_OF_RECIPIENTS = 100
+"""What a server must be able to take: RFC 5321 sections 4.5.3.1.7 and 4.5.3.1.8."""
+
+
+def contradictions(config: Config) -> Iterator[Problem]:
+    yield from _open_relay(config)
+    yield from _loops(config)
+    yield from _repeated_endpoints(config.submission.listen)
+    spool = config.spool
+    if "content_retention" in spool.model_fields_set and spool.content_retention > spool.retention:
+        limit = duration_in_words(spool.retention)
+        yield Problem("spool.content_retention", f"expected at most spool.retention ({limit})")
+
+
+def warnings(config: Config) -> Iterator[Problem]:
+    if config.postmaster is None:
+        yield Problem("postmaster", "not set: reports and alerts reach nobody (see `mta dead`), local mail is refused")
+    yield from _hostname_warnings(config.hostname)
+    yield from _limit_warnings(config)
+    for mail_class, policy in config.classes.items():
+        key = f"class.{mail_class.label}"
+        if policy.warn_after >= policy.give_up_after:
+            yield Problem(f"{key}.warn_after", 'not before give_up_after: no "delayed" notice will ever be sent')
+        if policy.max_interval < policy.first_retry:
+            yield Problem(f"{key}.max_interval", "below first_retry: every wait has this length")
+
+
+# ---------------------------------------------------------------- who may submit
+def _open_relay(config: Config) -> Iterator[Problem]:
+    """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
+    reachable = [str(endpoint) for endpoint in config.submission.listen if not _is_loopback(endpoint)]
+    for network in config.submission.allow:
+        if network.prefixlen == 0:
+            yield Problem("submission.allow", f'"{network}" would be an open relay: expected your own networks')
+        elif reachable and not _is_own(network):
+            yield Problem(
+                "submission.allow",
+                f'"{network}" would be an open relay on {", ".join(reachable)}: '
+                "expected private networks or single addresses",
+            )
+
+
+def _is_loopback(endpoint: Endpoint) -> bool:
+    return ipaddress.ip_address(endpoint.host).is_loopback
+
+
+def _is_own(network: IpNetwork) -> bool:
+    return network.num_addresses == 1 or any(
+        network.version == private.version and network.subnet_of(private)  # type: ignore[arg-type]  # same version, just checked
+        for private in _PRIVATE
+    )
+
+
+def _repeated_endpoints(endpoints: Iterable[Endpoint]) -> Iterator[Problem]:
+    seen: set[Endpoint] = set()
+    for endpoint in endpoints:
+        if endpoint in seen:
+            yield Problem("submission.listen", f'"{endpoint}" is given twice')
+        seen.add(endpoint)
+
+
+# ---------------------------------------------------------------- local mail
+def _loops(config: Config) -> Iterator[Problem]:
+    """Local mail goes to `[aliases]`, so nothing there may be local again; nor may the postmaster, who stands in for
+    every alias that is missing."""
+    for name, targets in config.aliases.items():
+        for target in targets:
+            if _is_local(config, target):
+                yield Problem(f"aliases.{name}", _LEADS_BACK.format(target))
+    if config.postmaster and _is_local(config, config.postmaster):
+        yield Problem("postmaster", _LEADS_BACK.format(config.postmaster))
+
+
+def _is_local(config: Config, address: str) -> bool:
+    local = {"localhost", *config.local_domains, (config.hostname or "localhost").lower()}
+    return parse_address(address).destination in local
+
+
+# ---------------------------------------------------------------- warnings
+def _hostname_warnings(hostname: str | None) -> Iterator[Problem]:
+    if hostname is None:
+        yield Problem("hostname", "not set: the machine's full name is asked for once at the start; better say it here")
+    elif not hostname.startswith("[") and "." not in hostname:
+        yield Problem("hostname", f'"{hostname}" is no full name: many servers refuse it (RFC 5321 section 4.1.1.1)')
+
+
+def _limit_warnings(config: Config) -> Iterator[Problem]:
+    if config.submission.max_message_size < SMALLEST_LIMIT_OF_SIZE:
+        yield Problem("submission.max_message_size", 'below "64KiB" (RFC 5321 section 4.5.3.1.7)')
+    if config.submission.max_recipients < SMALLEST_LIMIT_OF_RECIPIENTS:
+        yield Problem("submission.max_recipients", "below 100 (RFC 5321 section 4.5.3.1.8)")

@@ -1,0 +1,81 @@
+"""What a configuration means, for a person: each key's effective value in words, with its unit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from mta.config.model import Config, Table
+from mta.model.text import safe_text
+from mta.model.units import duration_in_words, format_size
+
+_PLAIN = frozenset(
+    {
+        "port",
+        "max_recipients",
+        "max_connections",
+        "max_sessions",
+        "max_sessions_per_destination",
+        "max_attempts",
+        "factor",
+        "jitter",
+    }
+)
+"""Numbers that are no durations."""
+_NOTHING = {
+    "hostname": "the machine's full name, asked for at the start",
+    "postmaster": "nobody",
+    "aliases": "all local mail goes to the postmaster",
+    "nameservers": "the system's",
+    "local_domains": "none but hostname and localhost",
+    "allow": "nobody",
+}
+_ZERO = {"max_attempts": "no limit but the age", "warn_after": "never"}
+
+
+def effective(config: Config) -> Iterator[tuple[str, str]]:
+    """(key, value in words) of every key, in the order of the models."""
+    for name, info in type(config).model_fields.items():
+        if name == "class_tables":
+            yield from _classes(config)
+        else:
+            yield from _entries(info.alias or name, getattr(config, name))
+
+
+def _classes(config: Config) -> Iterator[tuple[str, str]]:
+    for mail_class, policy in config.classes.items():
+        for name in type(policy).__slots__:
+            yield f"class.{mail_class.label}.{name}", _words(name, getattr(policy, name))
+
+
+def _entries(key: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Table):
+        for name, info in type(value).model_fields.items():
+            yield from _entries(f"{key}.{info.alias or name}", getattr(value, name))
+    elif isinstance(value, Mapping) and value:
+        for name, targets in value.items():
+            yield f"{key}.{name}", _words(key, targets)
+    else:
+        yield key, _words(key.rpartition(".")[2], value)
+
+
+def _words(name: str, value: object) -> str:
+    if value is None or value == () or value == {}:
+        return _NOTHING[name]
+    if not value and name in _ZERO:
+        return _ZERO[name]
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(name, value)
+    if isinstance(value, Path) and name == "url":
+        return safe_text(f"sqlite:{value}")
+    return _listed(value) if isinstance(value, tuple) else safe_text(str(value))
+
+
+def _number(name: str, value: float) -> str:
+    if name.endswith("_size"):
+        return format_size(int(value))
+    return str(value) if name in _PLAIN else duration_in_words(value)
+
+
+def _listed(values: Sequence[object]) -> str:
+    return safe_text(", ".join(str(value) for value in values))

@@ -1,0 +1,197 @@
+"""Single values of the configuration: text in, checked values out.
+
+Rules: each function raises `ValueError` whose text says what was expected. Nothing is guessed: no bare numbers for
+durations, no empty host for "everywhere", no name where an address is meant.
+"""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from mta.model.address import AddressError, check_domain, parse_address
+from mta.model.units import parse_duration, parse_size
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_PORT = re.compile(r"[0-9]{1,5}\Z")
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+SOCKET_PATH_LIMIT = 100
+"""Octets; the system's limit is 107, and a sibling's name is needed while the socket is made."""
+SMALLEST_MESSAGE = 1024
+
+
+class Endpoint(NamedTuple):
+    """An IP address and a port; equal to the pair."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected text in quotes")
+    return value
+
+
+def duration_or_zero(value: object) -> float:
+    if not isinstance(value, str):
+        raise ValueError('expected a duration in quotes such as "90s" or "5m"')
+    return parse_duration(value)
+
+
+def duration(value: object) -> float:
+    seconds = duration_or_zero(value)
+    if not seconds:
+        raise ValueError("expected a duration above zero")
+    return seconds
+
+
+def message_size(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError('expected a size in quotes such as "512KiB" or "25MiB"')
+    octets = parse_size(value)
+    if octets < SMALLEST_MESSAGE:
+        raise ValueError('expected a size of at least "1KiB"')
+    return octets
+
+
+def listen_endpoint(value: object) -> Endpoint:
+    """`"127.0.0.1:25"`, `"[::1]:25"`; every interface only as `0.0.0.0` or `[::]`."""
+    host, colon, port = text(value).rpartition(":")
+    if not colon or host in ("", "*", "[]"):
+        raise ValueError(
+            'expected an address and a port such as "127.0.0.1:25" or "[::1]:25"; '
+            'to listen on every interface say "0.0.0.0:25"'
+        )
+    return Endpoint(_host(host), _port(port))
+
+
+def nameserver(value: object) -> Endpoint:
+    """As a listen address, but port 53 may be left out."""
+    given = text(value)
+    if _is_bare_host(given):
+        return Endpoint(_host(given), 53)
+    host, _, port = given.rpartition(":")
+    return Endpoint(_host(host), _port(port))
+
+
+def _is_bare_host(given: str) -> bool:
+    return given.endswith("]") or ":" not in given
+
+
+def _host(given: str) -> str:
+    """An IP address, IPv6 in brackets."""
+    bracketed = given.startswith("[") and given.endswith("]")
+    try:
+        address = ipaddress.ip_address(given[1:-1] if bracketed else given)
+    except ValueError:
+        raise ValueError(f'expected an IP address, not "{given}"') from None
+    if (address.version == 6) != bracketed:
+        raise ValueError('expected brackets around an IPv6 address, and only there, such as "[::1]:25"')
+    return str(address)
+
+
+def _port(given: str) -> int:
+    if not _PORT.match(given) or not 1 <= int(given) <= 65535:
+        raise ValueError("expected a port from 1 to 65535")
+    return int(given)
+
+
+def network(value: object) -> IpNetwork:
+    """`"127.0.0.0/8"`, `"::1/128"`; an IPv4-mapped network is the IPv4 one that it means."""
+    given = text(value)
+    try:
+        found = ipaddress.ip_network(given)
+    except ValueError as error:
+        if "host bits" not in str(error):
+            raise ValueError('expected a network such as "127.0.0.0/8" or "::1/128"') from None
+        meant = ipaddress.ip_network(given, strict=False)
+        raise ValueError(f'expected a network without host bits, such as "{meant}"') from None
+    if isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED):
+        low = int(found.network_address) & 0xFFFFFFFF
+        return ipaddress.IPv4Network((low, found.prefixlen - 96))
+    return found
+
+
+def hostname(value: object) -> str:
+    """What EHLO may say (RFC 5321 section 4.1.1.1): a domain name without a final dot, or an address literal."""
+    given = text(value)
+    try:
+        check_domain(given)
+    except AddressError as error:
+        raise ValueError(f'expected a full name such as "mail.example.com", or "[192.0.2.1]" ({error})') from None
+    if _is_ip(given):
+        raise ValueError(f'expected brackets around an address: "[{given}]"')
+    return given
+
+
+def domain(value: object) -> str:
+    """A domain name, in lower case."""
+    given = hostname(value).lower()
+    if given.startswith("["):
+        raise ValueError('expected a domain name such as "example.com"')
+    return given
+
+
+def _is_ip(given: str) -> bool:
+    try:
+        ipaddress.ip_address(given)
+    except ValueError:
+        return False
+    return True
+
+
+def address(value: object) -> str:
+    """A mailbox with its domain."""
+    try:
+        parsed = parse_address(text(value))
+    except AddressError as error:
+        raise ValueError(f'expected an address such as "ann@example.com" ({error})') from None
+    if not parsed.domain:
+        raise ValueError('expected an address with its domain, such as "ann@example.com"')
+    return str(parsed)
+
+
+def addresses(value: object) -> tuple[str, ...]:
+    """One address, or a list of them."""
+    if isinstance(value, list) and value:
+        return tuple(address(item) for item in value)
+    if isinstance(value, list):
+        raise ValueError("expected at least one address")
+    return (address(value),)
+
+
+def alias_name(value: object) -> str:
+    """The part before the `@`, in lower case, or `*`."""
+    given = text(value)
+    try:
+        parsed = parse_address(given) if given != "*" else None
+    except AddressError as error:
+        raise ValueError(f'expected a name such as "root", or "*" ({error})') from None
+    if parsed and parsed.domain:
+        raise ValueError(f'expected the name alone: "{parsed.local_part}"')
+    return given.lower()
+
+
+def spool_path(value: object, base: Path) -> Path:
+    """The file in `sqlite:/abs/path` or `sqlite:relative`."""
+    scheme, _, rest = text(value).partition(":")
+    if scheme in ("postgresql", "postgres"):
+        raise ValueError(f'{scheme}: is not built in yet; expected "sqlite:/var/lib/mta/spool.db"')
+    if scheme != "sqlite" or not rest or rest.startswith("//") or rest.endswith("/") or "\0" in rest:
+        raise ValueError('expected "sqlite:" and a file, such as "sqlite:/var/lib/mta/spool.db"')
+    return base / rest
+
+
+def socket_path(value: object, base: Path) -> Path:
+    given = text(value)
+    if not given or given.endswith("/") or "\0" in given:
+        raise ValueError('expected a path such as "/run/mta/control.sock"')
+    path = base / given
+    if len(bytes(path)) > SOCKET_PATH_LIMIT:
+        raise ValueError(f"expected a path of at most {SOCKET_PATH_LIMIT} octets (it is {path})")
+    return path

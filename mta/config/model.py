@@ -1,0 +1,192 @@
+"""The configuration's tables and their defaults; attribute names are the TOML keys.
+
+Rules: unknown keys and wrong types are refused; durations are seconds, sizes octets; values of one key are checked here,
+what keys say together in `checks`. Interface: section 2.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
+
+from mta.config import fields
+from mta.config.fields import Endpoint, IpNetwork
+from mta.model.envelope import MailClass
+from mta.policy.schedule import DEFAULTS, RetryPolicy
+from mta.ports import Timeouts
+
+_RFC = Timeouts()
+HIGHEST_FACTOR = 100.0
+"""A factor's powers must stay within a float's range for as many attempts as `policy.schedule` counts."""
+
+
+def _spool_path(value: object, info: ValidationInfo) -> Path:
+    return fields.spool_path(value, _base(info))
+
+
+def _socket_path(value: object, info: ValidationInfo) -> Path:
+    return fields.socket_path(value, _base(info))
+
+
+def _base(info: ValidationInfo) -> Path:
+    """The folder that relative paths count from."""
+    return Path((info.context or {}).get("base", ""))
+
+
+Duration = Annotated[float, PlainValidator(fields.duration)]
+DurationOrZero = Annotated[float, PlainValidator(fields.duration_or_zero)]
+Size = Annotated[int, PlainValidator(fields.message_size)]
+Domain = Annotated[str, PlainValidator(fields.domain)]
+Hostname = Annotated[str, PlainValidator(fields.hostname)]
+Address = Annotated[str, PlainValidator(fields.address)]
+Network = Annotated[IpNetwork, PlainValidator(fields.network)]
+ListenEndpoint = Annotated[Endpoint, PlainValidator(fields.listen_endpoint)]
+Nameserver = Annotated[Endpoint, PlainValidator(fields.nameserver)]
+AliasName = Annotated[str, PlainValidator(fields.alias_name)]
+Addresses = Annotated[tuple[str, ...], PlainValidator(fields.addresses)]
+SpoolPath = Annotated[Path, PlainValidator(_spool_path)]
+SocketPath = Annotated[Path, PlainValidator(_socket_path)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+CountOrZero = Annotated[int, Field(ge=0, le=1_000_000)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _sequence(value: object) -> object:
+    if not isinstance(value, list):
+        raise ValueError("expected a list in brackets")
+    return tuple(value)
+
+
+def _distinct(value: object) -> object:
+    """Alias names differ in more than their case."""
+    names = [str(name).lower() for name in value] if isinstance(value, dict) else []
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f'"{twice[0]}" is given twice (names do not differ by case)')
+    return value
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=False)
+
+
+class Spool(Table):
+    """`path` is the file that the key `url` names."""
+
+    path: SpoolPath = Field(alias="url")
+    retention: Duration = 30 * 86400.0
+    content_retention: DurationOrZero = 3 * 86400.0
+
+
+class Submission(Table):
+    listen: Annotated[tuple[ListenEndpoint, ...], BeforeValidator(_sequence), Field(min_length=1)] = (
+        Endpoint("127.0.0.1", 2525),
+    )
+    max_message_size: Size = 25 * 2**20
+    max_recipients: Count = 1000
+    max_connections: Count = 500
+    timeout: Duration = 300.0
+    allow: Annotated[tuple[Network, ...], BeforeValidator(_sequence)] = (
+        ipaddress.IPv4Network("127.0.0.0/8"),
+        ipaddress.IPv6Network("::1/128"),
+    )
+    bare_newlines: Literal["normalize", "reject"] = "normalize"
+
+
+class Interval(Table):
+    """`[reports]` and `[alerts]`: how long further ones are collected."""
+
+    interval: Duration = 300.0
+
+
+class Control(Table):
+    socket: SocketPath
+
+
+class Dns(Table):
+    """No `nameservers`: the system's."""
+
+    nameservers: Annotated[tuple[Nameserver, ...], BeforeValidator(_sequence)] = ()
+    timeout: Duration = 5.0
+
+
+class TimeoutTable(Table):
+    connect: Duration = _RFC.connect
+    greeting: Duration = _RFC.greeting
+    command: Duration = _RFC.command
+    data_init: Duration = _RFC.data_init
+    data: Duration = _RFC.data
+    final: Duration = _RFC.final
+
+
+class Delivery(Table):
+    port: Port = 25
+    allow_private_addresses: bool = False
+    max_sessions: Count = 200
+    max_sessions_per_destination: Count = 20
+    in_doubt: Literal["retry", "hold"] = "retry"
+    in_doubt_delay: DurationOrZero = 600.0
+    timeout_table: TimeoutTable = Field(default=TimeoutTable(), alias="timeouts")
+
+    @property
+    def timeouts(self) -> Timeouts:
+        return Timeouts(**self.timeout_table.model_dump())
+
+
+class Daemon(Table):
+    stop_timeout: DurationOrZero = 15.0
+
+
+class RetryTable(Table):
+    """A class's schedule as far as it is given; None: the class's default."""
+
+    first_retry: Duration | None = None
+    factor: Annotated[float, Field(ge=1, le=HIGHEST_FACTOR, allow_inf_nan=False)] | None = None
+    max_interval: Duration | None = None
+    jitter: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] | None = None
+    give_up_after: Duration | None = None
+    max_attempts: CountOrZero | None = None
+    warn_after: DurationOrZero | None = None
+
+
+class ClassTables(Table):
+    urgent: RetryTable = RetryTable()
+    normal: RetryTable = RetryTable()
+    bulk: RetryTable = RetryTable()
+
+
+class Log(Table):
+    format: Literal["kv", "json"] = "kv"
+    level: Literal["info", "debug"] = "info"
+
+
+class Config(Table):
+    """The whole. `hostname` None: the machine's full name, which the daemon asks for once at its start."""
+
+    hostname: Hostname | None = None
+    postmaster: Address | None = None
+    local_domains: Annotated[tuple[Domain, ...], BeforeValidator(_sequence)] = ("localhost",)
+    spool: Spool
+    submission: Submission = Submission()
+    aliases: Annotated[Mapping[AliasName, Addresses], BeforeValidator(_distinct)] = Field(default_factory=dict)
+    reports: Interval = Interval()
+    alerts: Interval = Interval()
+    control: Control
+    dns: Dns = Dns()
+    delivery: Delivery = Delivery()
+    daemon: Daemon = Daemon()
+    class_tables: ClassTables = Field(default=ClassTables(), alias="class")
+    log: Log = Log()
+
+    @property
+    def classes(self) -> Mapping[MailClass, RetryPolicy]:
+        """Each class's whole schedule."""
+        return {
+            mail_class: replace(
+                DEFAULTS[mail_class.label],
+                **getattr(self.class_tables, mail_class.label).model_dump(exclude_unset=True),
+            )
+            for mail_class in MailClass
+        }

@@ -1,0 +1,140 @@
+"""Does a person's commands: parsed words in, JSON documents out.
+
+Rules: what was done is in the spool before it is answered, and is told as a fact. A REF that fits several messages is
+refused with their ids, never guessed at. What goes wrong is a `CommandError` with the exit code of interface.md section 1.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mta.control import values
+from mta.control.commands import Command
+from mta.control.errors import CommandError, Exit
+from mta.control.state import DaemonState
+from mta.control.views import Json, changes_document, message_document, status_document
+from mta.model.events import Ordered
+from mta.model.lifecycle import Event
+from mta.ports import Clock, Observer
+from mta.spool.base import Changed, Filter, MessageView, Selection, Spool, SpoolError, SpoolRefusal
+
+EVERYTHING = "*"
+_DEAD_SHOWN = 1000
+_SLICE = 100
+"""Messages made into documents without a pause: the daemon's other work goes on in between."""
+_EVENTS = {"retry": Event.RETRY, "hold": Event.HOLD, "release": Event.RELEASE, "cancel": Event.CANCEL}
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """`hostname` and `version` are what `status` says."""
+
+    spool: Spool
+    state: DaemonState
+    clock: Clock
+    observer: Observer
+    hostname: str
+    version: str
+
+    async def do(self, command: Command) -> Json:
+        """Raises `CommandError`."""
+        try:
+            return await self._do(command)
+        except SpoolRefusal as refusal:
+            raise CommandError(Exit.DATA, str(refusal)) from None
+        except SpoolError as error:
+            raise CommandError(Exit.TRY_LATER, f"the spool is in trouble: {error}") from None
+
+    async def _do(self, command: Command) -> Json:
+        match command.name:
+            case "status":
+                return await self._status()
+            case "queue":
+                return await self._listed(await self.spool.queue(_filter(command, self.clock.now())))
+            case "dead":
+                return await self._listed(await self.spool.needing_person(_DEAD_SHOWN))
+            case "show":
+                return await self._show(command.refs[0])
+            case "hold" | "release" if not command.refs:
+                return await self._standing(command)
+            case _:
+                return await self._order(command)
+
+    async def _status(self) -> Json:
+        overview = await self.spool.overview()
+        return status_document(overview, self.state, version=self.version, hostname=self.hostname, now=self.clock.now())
+
+    async def _listed(self, found: tuple[Sequence[MessageView], int]) -> Json:
+        views, total = found
+        documents: list[Json] = []
+        for start in range(0, len(views), _SLICE):
+            documents += (message_document(view, timeline=False) for view in views[start : start + _SLICE])
+            await asyncio.sleep(0)
+        return {"messages": documents, "total": total}
+
+    async def _show(self, ref: str) -> Json:
+        view = await self.spool.show(await self._one(ref))
+        if view is None:
+            raise _unknown(ref)
+        return message_document(view, timeline=True)
+
+    # ------------------------------------------------ verbs
+    async def _standing(self, command: Command) -> Json:
+        """`hold` and `release` of a destination, or of everything: an order that stands."""
+        target = _domain(command) or EVERYTHING
+        held = command.name == "hold"
+        await self.spool.standing_hold(target, held, self.clock.now())
+        self.observer(Ordered(command.name, target, "", "held" if held else "released"))
+        return {"domain": target, "held": held}
+
+    async def _order(self, command: Command) -> Json:
+        ids = tuple(dict.fromkeys([await self._one(ref) for ref in command.refs]))
+        selection = Selection(ids, command.options.get("recipient", ""), _domain(command))
+        changes = await self.spool.order(_event(command), selection, self.clock.now())
+        self._tell(command, selection, changes)
+        return changes_document(changes)
+
+    def _tell(self, command: Command, selection: Selection, changes: Sequence[Changed]) -> None:
+        """A fact for each recipient that was named, one for a whole destination."""
+        if not selection.queue_ids:
+            target = selection.destination or EVERYTHING
+            self.observer(Ordered(command.name, target, "", f"{len(changes)} recipients"))
+            return
+        for change in changes:
+            self.observer(Ordered(command.name, change.queue_id, change.address, change.note or change.after.value))
+
+    async def _one(self, ref: str) -> str:
+        found = await self.spool.find(ref)
+        if not found:
+            raise _unknown(ref)
+        if len(found) > 1:
+            raise CommandError(Exit.DATA, f"{ref} fits {len(found)} messages, name one by its queue id: {', '.join(found)}")
+        return found[0]
+
+
+def _event(command: Command) -> Event:
+    if command.name == "resolve":
+        return Event.RESOLVE_SENT if "sent" in command.options else Event.RESOLVE_RESEND
+    return _EVENTS[command.name]
+
+
+def _filter(command: Command, now: float) -> Filter:
+    """What `queue` is asked for."""
+    given = command.options
+    return Filter(
+        status=values.status(given["status"]) if "status" in given else None,
+        domain=_domain(command),
+        sender=values.sender(given["sender"]) if "sender" in given else None,
+        mail_class=values.mail_class(given["class"]) if "class" in given else None,
+        older_than=now - values.duration(given["older-than"]) if "older-than" in given else None,
+        limit=values.limit(given["limit"]) if "limit" in given else Filter().limit,
+    )
+
+
+def _domain(command: Command) -> str:
+    """The destination that --domain names; "" without one."""
+    return values.domain(command.options["domain"]) if "domain" in command.options else ""
+
+
+def _unknown(ref: str) -> CommandError:
+    return CommandError(Exit.NO_MESSAGE, f"no message {ref}")

@@ -1,0 +1,180 @@
+"""The JSON documents of the control socket as plain text for a person.
+
+Rules: one way of making text, for the socket and for the command line. Everything that came from outside is escaped here
+again, and nothing is coloured. Times are UTC.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mta.control.timeline import sentence
+from mta.control.words import clock, count, span, table
+from mta.model.text import safe_text
+
+Json = Mapping[str, Any]
+
+_ASK = "more: mta show QUEUEID"
+
+
+def render(command: str, document: Json) -> str:
+    """Lines, each ended."""
+    makers: dict[str, Callable[[Json], Iterable[str]]] = {
+        "status": _status,
+        "queue": _queue,
+        "dead": _dead,
+        "show": _show,
+    }
+    lines = makers.get(command, _changes)(document)
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+# ---------------------------------------------------------------- status
+def _status(document: Json) -> Iterable[str]:
+    sessions = count(document["sessions"], "session")
+    yield f"mta {document['version']} on {safe_text(document['hostname'])}, up {span(document['uptime_s'])}, {sessions}"
+    yield ""
+    yield "recipients  " + ", ".join(f"{number} {status}" for status, number in document["recipients"].items())
+    for name, found in document["classes"].items():
+        oldest = f", the oldest for {span(found['oldest_s'])}" if found["oldest_s"] is not None else ""
+        yield f"{name:10}  {found['pending']} waiting{oldest}"
+    rates = ", ".join(f"{rate:g} {safe_text(name)}" for name, rate in document["rates"].items() if rate)
+    if rates:
+        yield f"last minute {rates}"
+    yield from _needing(document)
+    yield from _destinations(document["destinations"])
+
+
+def _needing(document: Json) -> Iterable[str]:
+    """What a person should see to."""
+    if document["held"]:
+        names = "everything" if "*" in document["held"] else ", ".join(safe_text(name) for name in document["held"])
+        yield f"held        {names} (mta release)"
+    if document["damaged"]:
+        yield f"damaged     {count(document['damaged'], 'message')} set apart (mta dead)"
+    if document["untold"]:
+        yield f"untold      {count(document['untold'], 'failure')} could be told to nobody"
+
+
+def _destinations(rows: Sequence[Json]) -> Iterable[str]:
+    if not rows:
+        return
+    yield ""
+    yield from table(
+        ("DESTINATION", "WAITING", "SESSIONS", "RESTS UNTIL", "LAST REPLY"),
+        (
+            (row["domain"], row["pending"], row["sessions"], clock(row["suspended_until"]), row["last_reply"] or "")
+            for row in rows
+        ),
+    )
+
+
+# ---------------------------------------------------------------- lists
+def _queue(document: Json) -> Iterable[str]:
+    if not document["messages"]:
+        yield "nothing waits"
+        return
+    yield from table(
+        ("QUEUE ID", "ACCEPTED", "CLASS", "SIZE", "SENDER", "RECIPIENT", "STATUS", "NEXT ATTEMPT"),
+        (row for message in document["messages"] for row in _waiting(message)),
+    )
+    yield _shown(document)
+
+
+def _waiting(message: Json) -> Iterable[tuple[object, ...]]:
+    """A row for each recipient; what is the message's stands in the first."""
+    head: tuple[object, ...] = (
+        message["queue_id"],
+        clock(message["accepted_at"]),
+        message["class"],
+        message["size"],
+        message["sender"] or "<>",
+    )
+    for recipient in message["recipients"]:
+        yield (*head, recipient["address"], recipient["status"], clock(recipient["next_attempt_at"]))
+        head = ("",) * len(head)
+
+
+def _dead(document: Json) -> Iterable[str]:
+    if not document["messages"]:
+        yield "nothing needs a person"
+        return
+    for message in document["messages"]:
+        yield f"{message['queue_id']}  {safe_text(message['sender'] or '<>')}  {_quoted(message['subject'])}"
+        if message["damaged"]:
+            yield f"  damaged: {safe_text(message['damaged'])}"
+        for recipient in message["recipients"]:
+            if recipient["status"] in ("dead", "in_doubt", "held") or recipient["doubts"]:
+                yield f"  {_standing(recipient)}"
+    yield _shown(document)
+
+
+def _shown(document: Json) -> str:
+    shown, total = len(document["messages"]), document["total"]
+    return f"{count(total, 'message')}" + (f", {shown} of them shown" if shown < total else "") + f"; {_ASK}"
+
+
+# ---------------------------------------------------------------- show
+def _show(document: Json) -> Iterable[str]:
+    yield f"{document['queue_id']}  {_quoted(document['subject'])}"
+    for name, value in _facts(document):
+        yield f"  {name:12}{safe_text(str(value))}"
+    yield ""
+    yield from (_standing(recipient) for recipient in document["recipients"])
+    yield ""
+    yield from (sentence(entry) for entry in document["timeline"])
+
+
+def _facts(document: Json) -> Iterable[tuple[str, object]]:
+    yield "from", document["sender"] or "<> (a bounce or report)"
+    yield "Message-ID", document["message_id"] or "none"
+    yield "class", document["class"]
+    yield "size", count(document["size"], "octet")
+    yield "accepted", clock(document["accepted_at"])
+    if any(recipient["finished_at"] is None for recipient in document["recipients"]):
+        yield "gives up", clock(document["expires_at"])
+    if document["damaged"]:
+        yield "damaged", document["damaged"]
+
+
+def _standing(recipient: Json) -> str:
+    """One recipient in a line: where it stands, and what was heard last."""
+    parts = [f"{recipient['address']}: {recipient['status']} after {count(recipient['attempts'], 'attempt')}"]
+    if recipient["doubts"]:
+        parts.append(f"in doubt {count(recipient['doubts'], 'time')}")
+    if recipient["next_attempt_at"]:
+        parts.append(f"next {clock(recipient['next_attempt_at'])}")
+    if recipient["remote_host"]:
+        parts.append(f"by {recipient['remote_host']} [{recipient['remote_address']}]")
+    if recipient["remote_id"]:
+        parts.append(f"there queued as {recipient['remote_id']}")
+    if recipient["reply"]:
+        parts.append(reply_text(recipient["reply"]))
+    return safe_text(", ".join(parts))
+
+
+def _quoted(subject: str | None) -> str:
+    return f'"{safe_text(subject)}"' if subject else "(no subject)"
+
+
+def reply_text(reply: Json) -> str:
+    return " ".join(str(part) for part in (reply["code"], reply["enhanced"], reply["text"]) if part)
+
+
+# ---------------------------------------------------------------- what a verb did
+def _changes(document: Json) -> Iterable[str]:
+    if "held" in document:
+        what = "everything" if document["domain"] == "*" else f"all mail for {safe_text(document['domain'])}"
+        yield f"{what} is held until it is released" if document["held"] else f"{what} goes on"
+        return
+    for change in document["changed"]:
+        names = " ".join(name for name in (change["queue_id"], change["recipient"]) if name)
+        yield safe_text(f"{names}: {_change(change)}")
+    if not document["changed"]:
+        yield "nothing to do"
+    if document["total"] > len(document["changed"]):
+        yield f"and {document['total'] - len(document['changed'])} more"
+
+
+def _change(change: Json) -> str:
+    moved = change["after"] if change["before"] == change["after"] else f"{change['before']} -> {change['after']}"
+    return f"{moved} ({change['note']})" if change["note"] else moved

@@ -1,0 +1,31 @@
+"""What `status` needs and the spool does not know: the daemon's present moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationState:
+    """One destination's sessions now (transactions under way and idle ones kept open), until when it rests (seconds since
+    the epoch; None: it does not), and the last reply or finding that was trouble, "" if there was none."""
+
+    sessions: int
+    suspended_until: float | None
+    last_reply: str
+
+
+class DaemonState(Protocol):
+    """What a running daemon tells of itself. Cheap, and never raises."""
+
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        ...
+
+    def destinations(self) -> Mapping[str, DestinationState]:
+        """Those with a session, or at rest."""
+        ...
+
+    def rates(self) -> Mapping[str, float]:
+        """Events per minute over the last minute, by name: accepted, sent, deferred, failed ..."""
+        ...

@@ -1,0 +1,58 @@
+"""The values that options take: text in, values out. Each raises `ValueError` with what was expected."""
+
+import re
+
+from mta.model.address import AddressError, check_domain, parse_address
+from mta.model.envelope import MailClass
+from mta.model.lifecycle import FINISHED, Status
+from mta.model.units import parse_duration
+
+LIMIT = 10_000
+"""The most messages that one answer lists."""
+_UNFINISHED = tuple(status for status in Status if status not in FINISHED)
+
+
+def domain(text: str) -> str:
+    """In lower case."""
+    try:
+        check_domain(text)
+    except AddressError as error:
+        raise ValueError(f"expected a domain such as example.com ({error})") from None
+    return text.lower()
+
+
+def address(text: str) -> str:
+    try:
+        return str(parse_address(text))
+    except AddressError as error:
+        raise ValueError(f"expected an address such as ann@example.com ({error})") from None
+
+
+def sender(text: str) -> str:
+    """With or without angle brackets; "" for the null path."""
+    bare = text.removeprefix("<").removesuffix(">")
+    return address(bare) if bare else ""
+
+
+def status(text: str) -> Status:
+    if text not in _UNFINISHED:
+        raise ValueError(f"expected one of {', '.join(_UNFINISHED)} (what is finished is not in the queue)")
+    return Status(text)
+
+
+def mail_class(text: str) -> MailClass:
+    known = {mail_class.label: mail_class for mail_class in MailClass}
+    if text not in known:
+        raise ValueError(f"expected one of {', '.join(known)}")
+    return known[text]
+
+
+def duration(text: str) -> float:
+    """Seconds."""
+    return parse_duration(text)
+
+
+def limit(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= LIMIT:
+        raise ValueError(f"expected a number from 1 to {LIMIT}")
+    return int(text)

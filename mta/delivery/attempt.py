@@ -1,0 +1,241 @@
+"""One claim, host after host, until every recipient has a verdict or no host is left.
+
+Rules: a session at hand is used first; a doubt is sent to the host of the doubt first; every usable address is tried
+once, in the order of the route; a change that Table A allows ("the same host again, with ...") is made once per host.
+One content is sent per claim: recipients a server wants in the next transaction are claimed again at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from mta.delivery.hosts import HostMemory
+from mta.delivery.opening import Opener
+from mta.delivery.results import Conclusion
+from mta.delivery.route import Router
+from mta.delivery.transaction import Result, Transaction
+from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
+from mta.model.reply import finding
+from mta.policy.classify import Situation, classify, exhausted
+from mta.policy.routing import Candidate
+from mta.policy.transaction import mail_parameters, recipients_per_transaction, required_only
+from mta.ports import Session, Sessions
+from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
+
+TIME_LIMIT = 900.0
+"""Seconds after which an attempt goes to no further host."""
+
+Mark = Callable[[Sequence[ClaimedRecipient], Session], Awaitable[None]]
+"""The gate before the final dot: durable, or it raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What every attempt uses."""
+
+    spool: Spool
+    sessions: Sessions
+    opener: Opener
+    router: Router
+    hosts: HostMemory
+
+
+@dataclass(slots=True)
+class Attempt:
+    """`run` once. `conclusions` by recipient id, `trials` the hosts that were tried in vain on the way."""
+
+    means: Means
+    claim: Claim
+    mark: Mark
+    rest: Callable[[int], float]
+    """How long a host rests after its n-th failure in a row, in seconds."""
+    ignores_rests: bool
+    """The last attempt is a real one."""
+    conclusions: dict[int, Conclusion] = field(default_factory=dict)
+    trials: list[Trial] = field(default_factory=list)
+    trouble: Verdict | None = None
+    """The verdict on the destination as a whole."""
+    _session: Session | None = None
+    _later: bool = False
+
+    async def run(self) -> None:
+        try:
+            await self._run()
+        finally:
+            if self._session is not None:  # an exception or a cancellation: nothing is known of its state
+                self._session.abort()
+                self.means.sessions.dismiss(self._session)
+
+    async def _run(self) -> None:
+        if await self._with_session_at_hand():
+            return
+        candidates = await self.means.router.candidates(self.claim.destination)
+        if isinstance(candidates, Verdict):
+            self._conclude_rest(candidates, Conclusion(candidates))
+            return
+        await self._walk(self._doubtful_host_first(candidates))
+
+    @property
+    def open(self) -> list[ClaimedRecipient]:
+        """The recipients without a conclusion."""
+        return [it for it in self.claim.recipients if it.id not in self.conclusions]
+
+    @property
+    def _done(self) -> bool:
+        return self._later or not self.open
+
+    # ------------------------------------------------ hosts
+    async def _with_session_at_hand(self) -> bool:
+        """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
+        said."""
+        session = self.means.sessions.take(self.claim.destination)
+        if session is None:
+            return False
+        doubtful = self.claim.recipients[0].remote_address
+        if doubtful and doubtful != session.address:
+            self.means.sessions.dismiss(session)
+            return False
+        verdict = await self._with_session(session, set())
+        if verdict is not None and verdict.phase is Phase.MAIL:
+            self.trials.pop()
+        return self._done
+
+    async def _walk(self, candidates: Sequence[Candidate]) -> None:
+        deadline = asyncio.get_running_loop().time() + TIME_LIMIT
+        verdicts: list[Verdict] = []
+        waits: list[float] = []
+        for candidate in candidates:
+            now = asyncio.get_running_loop().time()
+            dead = self.means.hosts.dead(candidate.address)
+            if dead is not None and not self.ignores_rests:
+                verdicts.append(dead.verdict)
+                waits.append(dead.until - now)
+                continue
+            if now >= deadline:
+                break
+            verdict = await self._at_host(candidate)
+            if self._done or verdict is None:
+                return
+            verdicts.append(verdict)
+            self._blame(candidate, verdict)
+        self._exhausted(verdicts, waits if len(waits) == len(verdicts) else [])
+
+    async def _at_host(self, candidate: Candidate) -> Verdict | None:
+        """Tries one address, again with each change that is asked for. The verdict if the host is of no use."""
+        changes: set[Change] = set()
+        while True:
+            session = await self.means.opener.open(candidate, changes)
+            if isinstance(session, Verdict):
+                self._tried(candidate.host, candidate.address, "", session)
+                return session
+            self.means.hosts.absolve(candidate.address)
+            verdict = await self._with_session(session, changes)
+            if self._done or verdict is not None:
+                return verdict
+
+    async def _with_session(self, session: Session, changes: set[Change]) -> Verdict | None:
+        """Transactions on `session` until all is said or the session is of no more use. The verdict if the host is to be
+        left; None with recipients open: the same host again, over a new connection."""
+        self._session = session
+        while True:
+            result = await self._transaction(session, changes)
+            self._record(result, session)
+            if result.change is None or not await self._changed(session, result.change, changes):
+                break
+        await self._part(session, result)
+        if result.host is not None:
+            self._tried(session.host, session.address, session.tls, result.host)
+        return result.host
+
+    async def _changed(self, session: Session, change: Change, changes: set[Change]) -> bool:
+        """Makes a change on this connection; False: it needs a new one."""
+        changes.add(change)
+        if change in (Change.WITHOUT_PARAMETERS, Change.RESET):
+            return await self._reset(session)
+        if change is Change.WITH_TLS:
+            return (await self.means.opener.secure(session, changes)).action is Action.GO and session.usable
+        return False
+
+    async def _part(self, session: Session, result: Result) -> None:
+        """Keeps the session if it is in step, else lets it go."""
+        in_step = session.usable and result.host is None and result.change is None
+        if in_step and (not result.open_transaction or await self._reset(session)):
+            self.means.sessions.give(self.claim.destination, session)
+        else:
+            self.means.sessions.dismiss(session)
+        self._session = None
+
+    @staticmethod
+    async def _reset(session: Session) -> bool:
+        """RSET; whether the session may go on (Table A, RSET)."""
+        return session.usable and classify(await session.reset(), Situation()).action is Action.GO
+
+    def _blame(self, candidate: Candidate, verdict: Verdict) -> None:
+        if verdict.phase in (Phase.CONNECT, Phase.BANNER) and verdict.disposition is Disposition.TRANSIENT:
+            failures = self.means.hosts.failures(candidate.address) + 1
+            self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
+
+    def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        doubtful = self.claim.recipients[0].remote_address
+        return sorted(candidates, key=lambda it: it.address != doubtful) if doubtful else list(candidates)
+
+    # ------------------------------------------------ transactions
+    async def _transaction(self, session: Session, changes: set[Change]) -> Result:
+        parameters = mail_parameters(session.extensions, self.claim.size, self.claim.eight_bit)
+        recipients = self.open[: recipients_per_transaction(session.extensions)]
+        if isinstance(parameters, Verdict):
+            return Result(verdicts={it.id: parameters for it in recipients})
+        if Change.WITHOUT_PARAMETERS in changes:
+            parameters = required_only(parameters)
+        transaction = Transaction(
+            self.means.spool,
+            self.claim,
+            session,
+            recipients,
+            parameters,
+            frozenset(changes),
+            lambda accepted: self.mark(accepted, session),
+        )
+        result = await transaction.run()
+        if not (result.verdicts or result.later or result.host or result.change):
+            result.host = _senseless()
+        return result
+
+    def _record(self, result: Result, session: Session) -> None:
+        for recipient_id, verdict in result.verdicts.items():
+            self.conclusions[recipient_id] = Conclusion(verdict, session.host, session.address, session.tls)
+            if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
+                self.trouble = verdict
+        self._later = result.host is None and result.change is None and bool(self.open)
+
+    def _tried(self, host: str, address: str, tls: str, verdict: Verdict) -> None:
+        self.trials.append(Trial(host, address, tls, verdict.phase, verdict.reply))
+
+    # ------------------------------------------------ the end
+    def _exhausted(self, verdicts: Sequence[Verdict], waits: Sequence[float]) -> None:
+        """No host is left. `waits`: all of them rest, nothing was tried, for so long."""
+        verdict, refusals = exhausted(verdicts, max(it.refusals for it in self.claim.recipients))
+        last = self.trials.pop() if self.trials else None
+        self._conclude_rest(
+            verdict,
+            Conclusion(
+                verdict,
+                host=last.host if last else "",
+                address=last.address if last else "",
+                tls=last.tls if last else "",
+                refusals=refusals,
+                counted=not waits,
+                at_least=min(waits, default=0.0),
+            ),
+        )
+
+    def _conclude_rest(self, verdict: Verdict, conclusion: Conclusion) -> None:
+        for recipient in self.open:
+            self.conclusions[recipient.id] = conclusion
+        if verdict.disposition is Disposition.TRANSIENT:
+            self.trouble = verdict
+
+
+def _senseless() -> Verdict:
+    reply = finding("4.5.0", "the server's replies decide nothing about the recipients")
+    return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.5.0", reply, Phase.DATA)

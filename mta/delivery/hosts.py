@@ -1,0 +1,71 @@
+"""What is remembered of remote hosts between attempts (RFC 5321 section 4.5.4.1: unreachability per host).
+
+Rules: in memory alone, forgotten by age, bounded; a memory delays, it never decides about a message. Instants are of the
+loop's monotonic clock.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TypeVar
+
+from mta.model.outcome import Verdict
+
+T = TypeVar("T")
+
+CLEAR_TEXT_MEMORY = 3600.0
+"""Seconds for which STARTTLS is not tried again with a host whose TLS failed."""
+HOST_LIMIT = 10_000
+"""Hosts remembered, per kind of memory; the oldest is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A host that could not be reached: not tried before `until`."""
+
+    until: float
+    failures: int
+    verdict: Verdict
+
+
+class HostMemory:
+    """By address, not by name: names move, addresses are dead."""
+
+    def __init__(self) -> None:
+        self._dead: OrderedDict[str, Dead] = OrderedDict()
+        self._clear: OrderedDict[str, float] = OrderedDict()
+
+    def dead(self, address: str) -> Dead | None:
+        """The memory of `address`, while it is to be left alone."""
+        known = self._dead.get(address)
+        return known if known is not None and self._now() < known.until else None
+
+    def failures(self, address: str) -> int:
+        known = self._dead.get(address)
+        return known.failures if known is not None else 0
+
+    def blame(self, address: str, verdict: Verdict, rest: float) -> None:
+        """`address` could not be reached and is left alone for `rest` seconds."""
+        if self.dead(address) is None:
+            _put(self._dead, address, Dead(self._now() + rest, self.failures(address) + 1, verdict))
+
+    def absolve(self, address: str) -> None:
+        self._dead.pop(address, None)
+
+    def speaks_clear(self, address: str) -> bool:
+        """Whether its TLS failed lately."""
+        return self._now() < self._clear.get(address, 0.0)
+
+    def remember_clear(self, address: str) -> None:
+        _put(self._clear, address, self._now() + CLEAR_TEXT_MEMORY)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _put(memory: OrderedDict[str, T], address: str, value: T) -> None:
+    memory[address] = value
+    memory.move_to_end(address)
+    while len(memory) > HOST_LIMIT:
+        memory.popitem(last=False)

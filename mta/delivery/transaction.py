@@ -1,0 +1,126 @@
+"""One mail transaction on an open session (RFC 5321 section 3.3, RFC 2920).
+
+Rules: every reply is classified by itself; a recipient's verdict stands whatever comes later; the content is sent only
+after a 354 with at least one accepted recipient; the gate (`mark_in_doubt`) is passed before the final dot. What is left
+without a verdict is the caller's to try elsewhere or again.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
+from mta.policy.classify import Situation, classify
+from mta.policy.transaction import droppable
+from mta.ports import EnvelopeReplies, Session
+from mta.spool.base import Claim, ClaimedRecipient, Spool
+
+Gate = Callable[[Sequence[ClaimedRecipient]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Result:
+    """What a transaction came to. `verdicts` by recipient id; `later` are those the server wants in the next transaction;
+    `host` is a verdict on the host itself (try the next one); `change` asks for the same host again."""
+
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    later: list[ClaimedRecipient] = field(default_factory=list)
+    host: Verdict | None = None
+    change: Change | None = None
+    open_transaction: bool = False
+    """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One try: recipients of one claim on one session."""
+
+    spool: Spool
+    claim: Claim
+    session: Session
+    recipients: Sequence[ClaimedRecipient]
+    parameters: tuple[str, ...]
+    changes: frozenset[Change]
+    gate: Gate
+    result: Result = field(default_factory=Result)
+    accepted: list[ClaimedRecipient] = field(default_factory=list)
+
+    async def run(self) -> Result:
+        replies = await self.session.envelope(
+            self.claim.reverse_path,
+            self.parameters,
+            [recipient.address for recipient in self.recipients],
+            pipelined=self._pipelined,
+        )
+        if self._mail(replies) and self._rcpts(replies):
+            await self._data(replies)
+        return self.result
+
+    @property
+    def _pipelined(self) -> bool:
+        return "PIPELINING" in self.session.extensions and Change.UNPIPELINED not in self.changes
+
+    def _ruling(self, observation: Observation) -> Ruling:
+        situation = Situation(
+            parameters=droppable(self.parameters),
+            pipelined=self._pipelined,
+            accepted=len(self.accepted),
+            starttls_offered="STARTTLS" in self.session.extensions,
+            tls=bool(self.session.tls),
+            repeated=self.changes,
+        )
+        return classify(observation, situation)
+
+    # ------------------------------------------------ MAIL, RCPT, DATA
+    def _mail(self, replies: EnvelopeReplies) -> bool:
+        """Whether the transaction is open."""
+        ruling = self._ruling(replies.mail)
+        if ruling.action is Action.GO:
+            self.result.open_transaction = True
+            return True
+        self._apply(ruling, self.recipients)
+        return False
+
+    def _rcpts(self, replies: EnvelopeReplies) -> bool:
+        """Whether the session lives on; sorts the recipients."""
+        for recipient, observation in zip(self.recipients, replies.rcpts, strict=False):
+            ruling = self._ruling(observation)
+            if ruling.action is Action.GO:
+                self.accepted.append(recipient)
+            elif ruling.change is Change.NEXT_TRANSACTION:
+                self.result.later.append(recipient)
+            else:
+                self._apply(ruling, [recipient])
+                if self.result.host or self.result.change:
+                    return False
+        return True
+
+    async def _data(self, replies: EnvelopeReplies) -> None:
+        if replies.data is None:
+            return
+        ruling = self._ruling(replies.data)
+        if ruling.action is not Action.GO:
+            self._apply(ruling, self.accepted)
+        elif self.accepted:
+            await self._content()
+        else:
+            await self.session.no_content()
+            self.result.open_transaction = False
+
+    async def _content(self) -> None:
+        chunks = self.spool.content(self.claim.queue_id)
+        observation = await self.session.content(chunks, lambda: self.gate(self.accepted))
+        ruling = self._ruling(observation)
+        if observation.phase is Phase.FINAL:
+            self.result.open_transaction = False
+        self._apply(ruling, self.accepted)
+
+    def _apply(self, ruling: Ruling, recipients: Sequence[ClaimedRecipient]) -> None:
+        """A ruling reaches the recipients in its scope, or the host."""
+        if ruling.action is Action.SAME:
+            self.result.change = ruling.change
+        elif ruling.action is Action.NEXT:
+            self.result.host = ruling.verdict
+        elif ruling.verdict is not None:
+            for recipient in recipients:
+                self.result.verdicts.setdefault(recipient.id, ruling.verdict)
+

@@ -1,0 +1,211 @@
+"""Delivers the next claim of a destination and settles it; knows what is in flight and ends it in order.
+
+Rules: the result is durable before anything else is done with the session's host; a settlement is given to the spool
+until it sticks; no exception of one delivery reaches another: it becomes a counted attempt. What was stopped before the
+final dot goes back uncounted; what is past it is awaited (RFC 1047).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mta.delivery.attempt import Attempt, Means
+from mta.delivery.results import Conclusion, ResultRules, given_up_in_doubt, result
+from mta.model.envelope import MailClass
+from mta.model.events import Attempted, Settled, Trouble
+from mta.model.lifecycle import Status
+from mta.model.outcome import Disposition, Phase, Scope, Verdict
+from mta.model.reply import finding
+from mta.policy import schedule
+from mta.policy.schedule import RetryPolicy
+from mta.ports import Clock, DeliveryOutcome, Observer, Randomness, Session
+from mta.spool.base import (
+    Claim,
+    ClaimedRecipient,
+    RecipientResult,
+    Settlement,
+    Spool,
+    SpoolError,
+    Trial,
+)
+from mta.spool.base import Settled as SettledRecipient
+
+CLAIM_LIMIT = 100
+"""Recipients claimed at a time (RFC 5321 section 4.5.3.1.8)."""
+PERSIST_INTERVAL = 1.0
+"""Seconds between two tries to record a result."""
+OUTCOMES = {Status.PENDING: "deferred"}
+"""What a settled status is called in the log, where it has another name than the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """`doubt_delay` in seconds; None: doubts are held for a person."""
+
+    classes: dict[MailClass, RetryPolicy]
+    doubt_delay: float | None
+
+
+@dataclass(slots=True)
+class _Flight:
+    claim: Claim
+    task: asyncio.Task[object]
+    must_finish: bool = False
+    """The final dot may be out, or the result is being recorded."""
+
+
+class Delivery:
+    """`deliver` is what the scheduler calls, many at once."""
+
+    def __init__(
+        self, settings: DeliverySettings, means: Means, clock: Clock, chance: Randomness, observer: Observer
+    ) -> None:
+        self.settings = settings
+        self._means, self._clock, self._chance, self._observer = means, clock, chance, observer
+        self._spool: Spool = means.spool
+        self._flights: dict[int, _Flight] = {}
+        self._unrecorded = 0
+
+    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
+        """The next claim at `destination`, from the spool and back into it. Raises `SpoolError` where nothing could be
+        claimed, or the mark before the dot could not be made: the claim is given back then."""
+        if self._unrecorded:
+            raise SpoolError("results can't be recorded; no new deliveries until they are")
+        claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now())
+        if claim is None:
+            return DeliveryOutcome(idle=True)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs has one
+        flight = self._flights[claim.id] = _Flight(claim, task)
+        try:
+            claimed()
+            return await self._fly(flight)
+        finally:
+            del self._flights[claim.id]
+
+    async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
+        """Gives up, or warns about, what can't wait at a destination that rests after `verdict`."""
+        while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
+            await self._settle(claim, {it.id: Conclusion(verdict, counted=False) for it in claim.recipients}, ())
+
+    async def stop(self, timeout: float) -> None:
+        """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
+        found by the next start."""
+        for flight in list(self._flights.values()):
+            if not flight.must_finish:
+                flight.task.cancel()
+        if self._flights:
+            await asyncio.wait([flight.task for flight in self._flights.values()], timeout=timeout)
+        for flight in list(self._flights.values()):
+            flight.task.cancel()
+
+    # ------------------------------------------------ one claim
+    async def _fly(self, flight: _Flight) -> DeliveryOutcome:
+        claim, now = flight.claim, self._clock.now()
+        if given_up_in_doubt(claim, now):
+            flight.must_finish = True
+            await self._settle(claim, {it.id: _still_in_doubt(it) for it in claim.recipients}, ())
+            return DeliveryOutcome()
+        attempt = self._attempt(flight, now)
+        try:
+            await attempt.run()
+        except (SpoolError, asyncio.CancelledError):
+            await asyncio.shield(self._spool.release(claim, self._clock.now()))
+            raise
+        except Exception as error:  # a bug of ours: this mail waits, no other is touched
+            self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))
+            verdict = _failed_inside(flight.must_finish)
+            attempt.conclusions.update({it.id: Conclusion(verdict) for it in attempt.open})
+        flight.must_finish = True
+        await self._settle(claim, attempt.conclusions, attempt.trials)
+        return DeliveryOutcome(trouble=attempt.trouble, mail_class=claim.mail_class)
+
+    def _attempt(self, flight: _Flight, now: float) -> Attempt:
+        claim = flight.claim
+        policy = self.settings.classes[claim.mail_class]
+
+        async def mark(accepted: Sequence[ClaimedRecipient], session: Session) -> None:
+            flight.must_finish = True
+            ids = [it.id for it in accepted]
+            await self._spool.mark_in_doubt(claim, ids, session.host, session.address, self._clock.now())
+
+        return Attempt(
+            means=self._means,
+            claim=claim,
+            mark=mark,
+            rest=lambda failures: schedule.rest(policy, failures, self._chance.random()),
+            ignores_rests=now >= claim.expires_at,
+        )
+
+    # ------------------------------------------------ results
+    async def _settle(self, claim: Claim, conclusions: dict[int, Conclusion], trials: Sequence[Trial]) -> None:
+        now = self._clock.now()
+        rules = ResultRules(self.settings.classes[claim.mail_class], self.settings.doubt_delay)
+        results = tuple(
+            result(rules, claim, it, conclusions[it.id], now, self._chance.random())
+            for it in claim.recipients
+            if it.id in conclusions
+        )
+        settled = await self._persist(Settlement(claim, results, tuple(trials)))
+        self._tell(claim, results, trials, settled)
+
+    async def _persist(self, settlement: Settlement) -> Sequence[SettledRecipient]:
+        """A result is a fact: it is given to the spool until it sticks, and nothing new is begun meanwhile."""
+        failed = False
+        try:
+            while True:
+                try:
+                    return await self._spool.settle(settlement, self._clock.now())
+                except SpoolError as error:
+                    if not failed:
+                        failed = True
+                        self._unrecorded += 1
+                        what = f"the result of {settlement.claim.queue_id} can't be recorded; trying until it can"
+                        self._observer(Trouble("error", what, str(error)))
+                    await asyncio.sleep(PERSIST_INTERVAL)
+        finally:
+            self._unrecorded -= failed
+
+    def _tell(
+        self,
+        claim: Claim,
+        results: Sequence[RecipientResult],
+        trials: Sequence[Trial],
+        settled: Sequence[SettledRecipient],
+    ) -> None:
+        for trial in trials:
+            self._observer(
+                Attempted(claim.queue_id, claim.destination, trial.host, trial.address, trial.phase, trial.reply)
+            )
+        states = {it.recipient_id: it for it in settled}
+        addresses = {it.id: it.address for it in claim.recipients}
+        now = self._clock.now()
+        for it in results:
+            if (state := states.get(it.recipient_id)) is None:
+                continue
+            self._observer(
+                Settled(
+                    queue_id=claim.queue_id,
+                    recipient=addresses[it.recipient_id],
+                    outcome=OUTCOMES.get(state.status, state.status.value),
+                    attempt=state.attempts,
+                    host=it.host,
+                    address=it.address,
+                    tls=it.tls,
+                    reply=it.reply,
+                    remote_id=it.remote_id,
+                    next_attempt_at=it.next_attempt_at,
+                    delay=max(0.0, now - claim.accepted_at),
+                )
+            )
+
+
+def _still_in_doubt(recipient: ClaimedRecipient) -> Conclusion:
+    reply = recipient.reply or finding("4.4.2", "the reply to the final dot was never read")
+    verdict = Verdict(Disposition.TRANSIENT, Scope.TRANSACTION, reply.status, reply, Phase.FINAL)
+    return Conclusion(verdict, recipient.remote_host, recipient.remote_address, counted=False)
+
+
+def _failed_inside(in_doubt: bool) -> Verdict:
+    reply = finding("4.3.0", "internal error; the log has the details")
+    return Verdict(Disposition.TRANSIENT, Scope.TRANSACTION, "4.3.0", reply, Phase.FINAL, in_doubt)

@@ -1,0 +1,167 @@
+"""The commands of a submission session and their answers: a state machine without I/O.
+
+Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
+extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
+RFC 2920 section 3.2; RFC 6152.
+"""
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from mta.listener.replies import lines, wire
+from mta.listener.settings import ListenerSettings
+from mta.listener.transaction import Transaction
+from mta.model.reply import Reply
+from mta.policy.acceptance import forward_path, reverse_path
+
+JUNK_LIMIT = 20
+"""Unrecognized commands after which a session is ended (RFC 5321 section 7.8)."""
+
+_PRINTABLE = re.compile(r"[\t -~]*\Z")
+_HELLO = Reply(250, None, "")
+_BYE = Reply(221, "2.0.0", "Bye")
+_OK = Reply(250, "2.0.0", "Ok")
+_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT")
+_CANNOT_VERIFY = Reply(252, "2.0.0", "Cannot verify, but a message will be accepted and delivery attempted")
+_UNRECOGNIZED = Reply(500, "5.5.2", "Command not recognized")
+_NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
+_TOO_LONG = Reply(500, "5.5.2", "Command line too long")
+_NOT_ASCII = Reply(501, "5.5.2", "Argument has characters that are not printable ASCII")
+_NO_ARGUMENT = Reply(501, "5.5.4", "No argument is allowed")
+_NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
+
+
+class Next(Enum):
+    """What is due after an answer."""
+
+    LISTEN = "more commands; the answer may wait for theirs"
+    FLUSH = "more commands; the answer may not wait"
+    CONTENT = "354 and the content"
+    CLOSE = "the end"
+
+
+class Answer(NamedTuple):
+    octets: bytes
+    then: Next = Next.LISTEN
+
+
+class Conversation:
+    """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
+    leave (RFC 5321 section 3.1)."""
+
+    def __init__(self, settings: ListenerSettings, *, is_barred: bool) -> None:
+        self._settings = settings
+        self._is_barred = is_barred
+        self._junk = 0
+        self.hello = ""
+        self.extended = False
+        self.transaction = Transaction()
+
+    def hear(self, line: bytes | None) -> Answer:
+        """The answer to a command line without its CRLF; None is one that was too long."""
+        if line is None:
+            return self._count_junk(_TOO_LONG)
+        verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
+        command = _COMMANDS.get(verb.upper())
+        if command is None or "\0" in rest:
+            return self._count_junk(_UNRECOGNIZED)
+        argument = rest.strip(" \t")
+        if self._is_barred and command is not Conversation._quit:
+            return self._count_junk(_NO_SERVICE)
+        if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
+            return Answer(wire(_NOT_ASCII), Next.FLUSH)
+        return command(self, argument)
+
+    def reset(self) -> None:
+        self.transaction = Transaction()
+
+    def _count_junk(self, reply: Reply) -> Answer:
+        self._junk += 1
+        if self._junk < JUNK_LIMIT:
+            return Answer(wire(reply), Next.FLUSH)
+        return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too many unrecognized commands")), Next.CLOSE)
+
+    # ------------------------------------------------ session
+    def _ehlo(self, argument: str) -> Answer:
+        extensions = ["PIPELINING", f"SIZE {self._settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES", "HELP"]
+        return self._greet(argument, extensions)
+
+    def _helo(self, argument: str) -> Answer:
+        return self._greet(argument, [])
+
+    def _greet(self, argument: str, extensions: list[str]) -> Answer:
+        if not argument:
+            return Answer(wire(Reply(501, "5.5.4", "The name of the client is missing")), Next.FLUSH)
+        self.hello, self.extended = argument, bool(extensions)
+        self.reset()
+        return Answer(lines(_HELLO, [self._settings.hostname, *extensions]), Next.FLUSH)
+
+    def _noop(self, _argument: str) -> Answer:
+        return Answer(wire(_OK), Next.FLUSH)
+
+    def _help(self, _argument: str) -> Answer:
+        return Answer(wire(_HELP), Next.FLUSH)
+
+    def _vrfy(self, argument: str) -> Answer:
+        return Answer(wire(_CANNOT_VERIFY if argument else Reply(501, "5.5.4", "Syntax: VRFY address")), Next.FLUSH)
+
+    def _expn(self, _argument: str) -> Answer:
+        return Answer(wire(_NOT_IMPLEMENTED), Next.FLUSH)
+
+    def _quit(self, argument: str) -> Answer:
+        return Answer(wire(_NO_ARGUMENT), Next.FLUSH) if argument else Answer(wire(_BYE), Next.CLOSE)
+
+    # ------------------------------------------------ transaction
+    def _mail(self, argument: str) -> Answer:
+        if not self.hello:
+            return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
+        if self.transaction.reverse_path is not None:
+            return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
+        sender = reverse_path(argument, self._settings, extended=self.extended)
+        if isinstance(sender, Reply):
+            return Answer(wire(sender))
+        self.transaction.reverse_path = sender
+        return Answer(b"250 2.1.0 Ok\r\n")
+
+    def _rcpt(self, argument: str) -> Answer:
+        if self.transaction.reverse_path is None:
+            return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
+        recipient = forward_path(argument, self._settings, extended=self.extended)
+        if isinstance(recipient, Reply):
+            return Answer(wire(recipient))
+        refusal = self.transaction.add(recipient, self._settings.max_recipients)
+        return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
+
+    def _data(self, argument: str) -> Answer:
+        if argument:
+            return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
+        if self.transaction.reverse_path is None:
+            return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")), Next.FLUSH)
+        if not self.transaction.recipients:
+            return Answer(wire(Reply(503, "5.5.1", "No valid recipients")), Next.FLUSH)
+        return Answer(b"", Next.CONTENT)
+
+    def _rset(self, argument: str) -> Answer:
+        if argument:
+            return Answer(wire(_NO_ARGUMENT))
+        self.reset()
+        return Answer(wire(_OK))
+
+
+_COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
+    "EHLO": Conversation._ehlo,
+    "HELO": Conversation._helo,
+    "MAIL": Conversation._mail,
+    "RCPT": Conversation._rcpt,
+    "DATA": Conversation._data,
+    "RSET": Conversation._rset,
+    "NOOP": Conversation._noop,
+    "VRFY": Conversation._vrfy,
+    "EXPN": Conversation._expn,
+    "HELP": Conversation._help,
+    "QUIT": Conversation._quit,
+}
+_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt})
+"""Commands whose addresses have codes of their own for what is not ASCII (RFC 6531 section 3.5)."""

@@ -1,0 +1,149 @@
+"""What happens behind the final dot: header fix-ups, the durable commit, and the reply that tells of it.
+
+Rules: 250 only after the commit (RFC 5321 sections 4.2.5 and 6.1); trouble of our own is transient and told without its
+inner text, which goes to the log under an error id (RFC 5321 section 4.2.1; RFC 3463 X.3.x); nothing here is undone
+because a client has gone.
+"""
+
+from dataclasses import dataclass
+
+from mta.listener.content import ContentDecoder
+from mta.listener.settings import ListenerSettings
+from mta.listener.transaction import Transaction
+from mta.model.address import IpAddress
+from mta.model.envelope import Kind, NewMessage
+from mta.model.events import Accepted, Refused, Trouble
+from mta.model.queue_id import RANDOM_BITS, queue_id
+from mta.model.reply import Reply
+from mta.policy import header, trace
+from mta.ports import Clock, Entropy, Observer
+from mta.spool.base import ContentBuffer, Spool, SpoolFull
+
+_FULL = Reply(452, "4.3.1", "Insufficient storage, try again later")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who submits: its address (None: not known) and what it said in EHLO or HELO."""
+
+    peer: IpAddress | None
+    hello: str
+    extended: bool
+
+    def __str__(self) -> str:
+        return str(self.peer or "unknown")
+
+
+class Intake:
+    """The way into the spool that all sessions share."""
+
+    def __init__(self, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer) -> None:
+        self._spool = spool
+        self._clock = clock
+        self._chance = entropy.stream("queue id")
+        self._errors = entropy.stream("error id")
+        self._observer = observer
+
+    def buffer(self) -> ContentBuffer | Reply:
+        try:
+            return self._spool.buffer()
+        except Exception as error:
+            return self.trouble(error)
+
+    async def submit(
+        self,
+        transaction: Transaction,
+        client: Client,
+        decoder: ContentDecoder,
+        content: ContentBuffer,
+        settings: ListenerSettings,
+    ) -> Reply:
+        """The reply to the end of the content; never raises for what the spool does."""
+        try:
+            if refusal := decoder.fault or self._storing(decoder):
+                return self._refused(refusal, client)
+            return await self._commit(transaction, client, content, decoder.eight_bit, settings)
+        except Exception as error:
+            return self._refused(self.trouble(error), client)
+
+    async def _commit(
+        self, transaction: Transaction, client: Client, content: ContentBuffer, eight_bit: bool, settings: ListenerSettings
+    ) -> Reply:
+        now = self._clock.now()
+        identity = queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS))
+        arrival = trace.Arrival(
+            hello=client.hello,
+            extended=client.extended,
+            peer=client.peer,
+            hostname=settings.hostname,
+            queue_id=identity,
+            sole=transaction.sole or "",
+            at=now,
+        )
+        start = content.prefix(header.LIMIT)
+        prepared = trace.prepare(start, arrival, complete=len(start) == content.size)
+        if isinstance(prepared, Reply):
+            return self._refused(prepared, client)
+        content.replace_prefix(prepared.length, prepared.by)
+        message = _message(transaction, arrival, prepared, content.size, eight_bit, settings)
+        await self._spool.accept(message, content, now)
+        self._observer(_accepted(message, client))
+        return Reply(250, "2.0.0", f"Ok: queued as {identity}")
+
+    # ------------------------------------------------ what goes wrong
+    def trouble(self, error: Exception) -> Reply:
+        """Reports trouble of our own under an id, and the reply that names no more than the id."""
+        error_id = f"{self._errors.getrandbits(32):08x}"
+        detail = f"{type(error).__name__}: {error}"
+        self._observer(Trouble("error", f"submission failed (error {error_id})", detail))
+        if isinstance(error, SpoolFull):
+            return _FULL
+        return Reply(451, "4.3.0", f"Internal trouble, try again later (error {error_id})")
+
+    def _storing(self, decoder: ContentDecoder) -> Reply | None:
+        return self.trouble(decoder.error) if decoder.error else None
+
+    def _refused(self, reply: Reply, client: Client) -> Reply:
+        self.turned_away(str(client), reply, "content")
+        return reply
+
+    def turned_away(self, client: str, reply: Reply, reason: str) -> None:
+        self._observer(Refused(client, str(reply), reason))
+
+
+def _message(
+    transaction: Transaction,
+    arrival: trace.Arrival,
+    prepared: trace.Prepared,
+    size: int,
+    eight_bit: bool,
+    settings: ListenerSettings,
+) -> NewMessage:
+    schedule = settings.schedules[prepared.mail_class]
+    return NewMessage(
+        queue_id=arrival.queue_id,
+        message_id=prepared.message_id,
+        reverse_path=transaction.reverse_path or "",
+        recipients=tuple(transaction.recipients.values()),
+        subject=prepared.subject,
+        size=size,
+        eight_bit=eight_bit,
+        mail_class=prepared.mail_class,
+        kind=Kind.MAIL,
+        accepted_at=arrival.at,
+        expires_at=schedule.expires_at(arrival.at),
+        warn_at=schedule.warn_at(arrival.at),
+    )
+
+
+def _accepted(message: NewMessage, client: Client) -> Accepted:
+    return Accepted(
+        queue_id=message.queue_id,
+        message_id=message.message_id,
+        sender=message.reverse_path,
+        recipients=len(message.recipients),
+        size=message.size,
+        mail_class=message.mail_class.label,
+        kind=message.kind,
+        client=str(client),
+    )

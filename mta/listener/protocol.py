@@ -1,0 +1,217 @@
+"""One client's connection: reading, writing, time and the end of it.
+
+aiosmtpd gives the protocol that TLS and authentication hang on; the command loop, the content and the handling of the
+end of file are ours, since a client that hangs up would cancel a commit there (and a half-close the reply).
+
+Rules: a session's task is never cancelled: what has begun to be committed is committed, and answered if the client can
+still read. Replies wait for each other while complete commands are buffered, and are in order (RFC 2920 section 3.2).
+The timer counts from the last progress: a command line, or a piece of content (RFC 5321 section 4.5.3.2.7). Every end
+that is ours is told: 221, 421 (sections 3.8 and 4.1.1.10).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from aiosmtpd.smtp import SMTP
+from aiosmtpd.smtp import Session as AiosmtpdSession
+
+from mta.listener.content import ContentDecoder
+from mta.listener.conversation import Answer, Conversation, Next
+from mta.listener.inbox import BUFFER_LIMIT, CHUNK, Inbox
+from mta.listener.intake import Client, Intake
+from mta.listener.replies import wire
+from mta.listener.settings import ListenerSettings, peer_address
+from mta.model.reply import Reply
+from mta.spool.base import ContentBuffer
+
+LINGER = 10.0
+"""Seconds that a client has to take our last reply before the connection is cut."""
+BARRED_TIMEOUT = 30.0
+"""Seconds without progress for a client that may not submit."""
+REPLIES_LIMIT = 16 * 1024
+"""Octets of replies that wait for each other; then other sessions get their turn."""
+
+_GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
+_IDLE = "4.4.2", "Timeout, closing connection"
+_STOPPING = "4.3.2", "Service is shutting down, closing connection"
+
+
+class SubmissionSession(SMTP):
+    """`opened` is asked who may stay: None, or the reply to greet with (a 421 ends the session, a 554 bars it). `ended` is
+    told when nothing of the session runs any more."""
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        intake: Intake,
+        opened: Callable[["SubmissionSession", Client], Reply | None],
+        ended: Callable[["SubmissionSession"], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._inbox = Inbox(limit=BUFFER_LIMIT, loop=loop)
+        # not SMTP.__init__: it takes 100 us a connection, and keeps limits in the class, where all sessions share them
+        super(SMTP, self).__init__(self._inbox, self._cb_client_connected, loop)
+        self.loop = loop
+        self.session = AiosmtpdSession(loop)
+        self.transport: asyncio.BaseTransport | None = None
+        self._settings = settings
+        self._intake = intake
+        self._opened, self._ended = opened, ended
+        self._timeout_duration = settings.timeout
+        self._timeout_handle: asyncio.TimerHandle | None = None
+        self._progress_at = loop.time()
+        self._replies = bytearray()
+        self._receives_content = self._commits = self._drains = self._ends = False
+
+    # ------------------------------------------------ the transport's side
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super(SMTP, self).connection_made(transport)
+        self.transport = transport
+        self._peer = peer_address(transport.get_extra_info("peername"))
+        greeting = self._opened(self, Client(self._peer, "", extended=False))
+        self._conversation = Conversation(self._settings, is_barred=greeting is not None)
+        if greeting is None:
+            greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
+        else:
+            self._timeout_duration = min(self._timeout_duration, BARRED_TIMEOUT)
+        self._replies += wire(greeting)
+        self._is_turned_away = greeting.code == 421
+        self._reset_timeout()
+        self._timeout_cb()
+        self.task = self.loop.create_task(self._handle_client())
+        self.task.add_done_callback(lambda _: self._ended(self))
+
+    def eof_received(self) -> bool | None:
+        """The client sends no more, but may still read: what is complete is done and answered (True keeps the way out
+        open; under TLS there is no such thing)."""
+        return super(SMTP, self).eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The reader learns of it; the task ends by itself."""
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+        super(SMTP, self).connection_lost(error)
+        self.transport = None
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """Progress was made. The timer is not touched: it looks at the time of progress when it rings."""
+        self._progress_at = self.loop.time()
+
+    def _timeout_cb(self) -> None:
+        left = self._progress_at + self._timeout_duration - self.loop.time()
+        if left <= 0 and not self._commits:
+            self.dismiss(*_IDLE)
+        elif not self._ends:
+            self._timeout_handle = self.loop.call_later(max(left, 0) or self._timeout_duration, self._timeout_cb)
+
+    # ------------------------------------------------ the end
+    def drain(self) -> None:
+        """The daemon stops: an idle session ends now, one that receives content after its reply."""
+        self._drains = True
+        if not self._receives_content:
+            self.dismiss(*_STOPPING)
+
+    def cut_short(self) -> None:
+        """The daemon waits no longer: content that is not complete gets 421. A commit that runs is not ours to end."""
+        if not self._commits:
+            self.dismiss(*_STOPPING)
+
+    def dismiss(self, enhanced: str, text: str) -> None:
+        """421 and close; what the client has sent meanwhile is not read any more."""
+        if self._ends or self.transport is None:
+            return
+        self._writer.write(bytes(self._replies) + wire(Reply(421, enhanced, f"{self._settings.hostname} {text}")))
+        self._replies.clear()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Closes when all is written; a client that doesn't read is not waited for."""
+        if self._ends:
+            return
+        self._ends = True
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+        self._writer.close()
+        if self.transport is not None:
+            self._timeout_handle = self.loop.call_later(LINGER, self._writer.transport.abort)
+
+    # ------------------------------------------------ the session's task
+    async def _handle_client(self) -> None:
+        try:
+            await self._flush()
+            if not self._is_turned_away:
+                await self._converse()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client has gone: nothing of an open transaction is queued (RFC 5321 section 4.1.1.5)
+        except Exception as error:
+            self._intake.trouble(error)
+        finally:
+            self._hang_up()
+
+    async def _converse(self) -> None:
+        while not self._ends:
+            line = await self._inbox.line()
+            self._reset_timeout()
+            answer = self._answer(line)
+            self._replies += answer.octets
+            if answer.then is Next.CONTENT:
+                await self._receive()
+            if answer.then is not Next.LISTEN or not self._inbox.has_line() or len(self._replies) > REPLIES_LIMIT:
+                await self._flush()
+            if answer.then is Next.CLOSE:
+                return
+            if self._drains:
+                self.dismiss(*_STOPPING)
+
+    def _answer(self, line: bytes | None) -> Answer:
+        try:
+            return self._conversation.hear(line)
+        except Exception as error:
+            self._conversation.reset()
+            return Answer(wire(self._intake.trouble(error)), Next.FLUSH)
+
+    async def _flush(self) -> None:
+        if not self._replies or self._ends:
+            return
+        if len(self._replies) > REPLIES_LIMIT:
+            await asyncio.sleep(0)
+        self._writer.write(bytes(self._replies))
+        self._replies.clear()
+        await self._writer.drain()
+
+    # ------------------------------------------------ content
+    async def _receive(self) -> None:
+        """From 354 to the reply to the final dot; the transaction ends in any case."""
+        transaction = self._conversation.transaction
+        content = self._intake.buffer()
+        self._receives_content = True
+        try:
+            if isinstance(content, Reply):
+                self._replies += wire(content)
+                return
+            decoder = await self._read_content(content)
+            self._commits = True
+            client = Client(self._peer, self._conversation.hello, self._conversation.extended)
+            reply = await self._intake.submit(transaction, client, decoder, content, self._settings)
+            self._replies += wire(reply)
+        finally:
+            self._conversation.reset()
+            self._receives_content = self._commits = False
+            self._reset_timeout()
+            if not isinstance(content, Reply):
+                content.close()
+
+    async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
+        """Reads to the end of data. Raises IncompleteReadError where the client has gone or was dismissed before."""
+        decoder = ContentDecoder(content, self._settings.max_message_size, self._settings.bare_newlines)
+        self._replies += _GO_AHEAD
+        await self._flush()
+        behind = None
+        while behind is None:
+            chunk = await self._inbox.read(CHUNK)
+            if not chunk or self._ends:
+                raise asyncio.IncompleteReadError(b"", None)
+            self._reset_timeout()
+            behind = decoder.feed(chunk)
+        self._inbox.unread(behind)
+        return decoder

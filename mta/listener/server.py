@@ -1,0 +1,126 @@
+"""The submission listener: where it listens, who may come in, how it stops.
+
+Rules: a client too many hears 421 and may come again; one that may not submit hears 554 (RFC 5321 sections 3.1 and 3.8;
+the interface's `allow`). On stop nobody new comes in, idle sessions hear 421, content on its way may arrive until the
+deadline, and a commit that has begun is answered (section 3.8: 421 stands for a message that was not taken).
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Protocol
+
+from mta.listener.intake import Client, Intake
+from mta.listener.protocol import SubmissionSession
+from mta.listener.settings import ListenerSettings
+from mta.model.reply import Reply
+from mta.ports import Clock, Entropy, Observer
+from mta.spool.base import Spool
+
+BACKLOG = 512
+GRACE = 2.0
+"""Seconds for last replies and running commits when a stop's deadline has passed."""
+
+_BARRED = Reply(554, "5.7.1", "No mail is accepted from your address")
+
+
+class ListeningServer(Protocol):
+    """What is used of `asyncio.Server`."""
+
+    @property
+    def sockets(self) -> Sequence[socket.socket]: ...
+    def close(self) -> None: ...
+
+
+class Listen(Protocol):
+    """The event loop's `create_server`, or a stand-in."""
+
+    def __call__(
+        self,
+        protocol_factory: "SessionFactory",
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        sock: socket.socket | None = None,
+        backlog: int = BACKLOG,
+    ) -> Awaitable[ListeningServer]: ...
+
+
+class SessionFactory(Protocol):
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+
+class Listener:
+    """`settings` may be replaced: sessions to come go by the new ones."""
+
+    def __init__(
+        self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen
+    ) -> None:
+        self.settings = settings
+        self._intake = Intake(spool, clock, entropy, observer)
+        self._listen = listen
+        self._servers: list[ListeningServer] = []
+        self._sessions: set[SubmissionSession] = set()
+        self._stops = False
+
+    async def start(self, endpoints: Iterable[tuple[str, int]], sockets: Iterable[socket.socket] = ()) -> None:
+        """Listens at addresses (port 0: any), and at sockets that were opened for us. Raises OSError; then at none."""
+        self._stops = False
+        try:
+            for host, port in endpoints:
+                self._servers.append(await self._listen(self._session, host, port, backlog=BACKLOG))
+            for sock in sockets:
+                self._servers.append(await self._listen(self._session, sock=sock, backlog=BACKLOG))
+        except OSError:
+            self._close()
+            raise
+
+    @property
+    def endpoints(self) -> tuple[tuple[str, int], ...]:
+        """The addresses and ports listened at: no mail may be delivered there."""
+        names = (sock.getsockname() for server in self._servers for sock in server.sockets)
+        return tuple((name[0], name[1]) for name in names if isinstance(name, tuple))
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    async def stop(self, timeout: float) -> None:
+        """Ends all sessions, within `timeout` seconds and a little more. Then what a client was told is so."""
+        self._stops = True
+        self._close()
+        for session in tuple(self._sessions):
+            session.drain()
+        await self._wait_for_sessions(timeout)
+        for session in tuple(self._sessions):
+            session.cut_short()
+        await self._wait_for_sessions(GRACE)
+
+    def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    async def _wait_for_sessions(self, timeout: float) -> None:
+        if self._sessions:
+            await asyncio.wait([session.task for session in self._sessions], timeout=timeout)
+
+    # ------------------------------------------------ sessions
+    def _session(self) -> SubmissionSession:
+        loop = asyncio.get_running_loop()
+        return SubmissionSession(self.settings, self._intake, self._admit, self._sessions.discard, loop)
+
+    def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
+        """None, or the greeting for one that can't be served."""
+        refusal = self._refusal(client)
+        if refusal is not None:
+            self._intake.turned_away(str(client), refusal, "connection")
+        self._sessions.add(session)
+        return refusal
+
+    def _refusal(self, client: Client) -> Reply | None:
+        if self._stops:
+            return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
+        if len(self._sessions) >= self.settings.max_connections:
+            return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
+        return None if self.settings.admits(client.peer) else _BARRED

@@ -1,0 +1,48 @@
+"""What the listener is told by the configuration."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mta.model.address import IpAddress
+from mta.model.envelope import MailClass
+from mta.policy.acceptance import Locals
+from mta.policy.networks import plain
+from mta.policy.schedule import RetryPolicy
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+BareNewlines = Literal["normalize", "reject"]
+
+_LOOPBACK: tuple[IpNetwork, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
+    class."""
+
+    hostname: str
+    locals: Locals
+    schedules: Mapping[MailClass, RetryPolicy]
+    max_message_size: int = 25 * 2**20
+    max_recipients: int = 1000
+    max_connections: int = 500
+    timeout: float = 300.0
+    allow: tuple[IpNetwork, ...] = _LOOPBACK
+    bare_newlines: BareNewlines = "normalize"
+    allow_private_addresses: bool = False
+
+    def admits(self, peer: IpAddress | None) -> bool:
+        return peer is not None and any(peer in network for network in self.allow)
+
+
+def peer_address(peername: object) -> IpAddress | None:
+    """The address in a transport's `peername`; an IPv4 client of an IPv6 socket has its IPv4 address. None if there is
+    none."""
+    if not isinstance(peername, tuple) or not peername:
+        return None
+    try:
+        return plain(str(peername[0]))
+    except ValueError:
+        return None

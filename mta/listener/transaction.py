@@ -1,0 +1,31 @@
+"""What MAIL and RCPT have established so far (RFC 5321 section 3.3)."""
+
+from dataclasses import dataclass, field
+
+from mta.model.envelope import NewRecipient
+from mta.model.reply import Reply
+from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`reverse_path` is None until MAIL was accepted; `sole` is the one address that RCPT named, "" with several."""
+
+    reverse_path: str | None = None
+    sole: str | None = None
+    recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
+
+    def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:
+        """The recipients of a RCPT, each mailbox once; or why there is no room for them: then nothing has changed."""
+        new = {_mailbox(recipient): recipient for recipient in forward_path.recipients}
+        if len(self.recipients) >= limit and not new.keys() <= self.recipients.keys():
+            return TOO_MANY_RECIPIENTS
+        for mailbox, recipient in new.items():
+            self.recipients.setdefault(mailbox, recipient)
+        self.sole = forward_path.address if self.sole in (None, forward_path.address) else ""
+        return None
+
+
+def _mailbox(recipient: NewRecipient) -> tuple[str, str]:
+    """Equal for the same mailbox: the local part as it is, the domain in lower case."""
+    return recipient.address.rpartition("@")[0], recipient.destination

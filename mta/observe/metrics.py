@@ -1,0 +1,72 @@
+"""Counters since start and over the last minute, from facts.
+
+Rules: constant memory; a fact costs an addition. Names are the timeline's events, besides `refused`, `reports` (mail of
+our own) and `troubles`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mta.model.events import Accepted, Fact, Refused, Reported, Settled, Trouble
+
+WINDOW = 60
+"""Seconds that a rate is taken over."""
+NAMES = (
+    "accepted", "sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled", "refused", "reports", "troubles",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`accepted` counts messages, what is settled recipients. `per_minute` has the last full `WINDOW` seconds."""
+
+    since_start: Mapping[str, int]
+    per_minute: Mapping[str, int]
+
+
+class Metrics:
+    """An observer. `monotonic` gives seconds that never step."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._now = monotonic
+        self._totals: Counter[str] = Counter()
+        self._seconds: list[Counter[str]] = [Counter() for _ in range(WINDOW)]
+        self._second = int(monotonic())
+
+    def __call__(self, fact: Fact) -> None:
+        name = _name(fact)
+        if name:
+            self._totals[name] += 1
+            self._current()[name] += 1
+
+    def snapshot(self) -> Snapshot:
+        self._current()
+        rates = Counter[str]()
+        for second in self._seconds:
+            rates.update(second)
+        return Snapshot({name: self._totals[name] for name in NAMES}, {name: rates[name] for name in NAMES})
+
+    def _current(self) -> Counter[str]:
+        """The counter of this second; those that are older than the window are emptied."""
+        second = int(self._now())
+        for passed in range(max(self._second + 1, second - WINDOW + 1), second + 1):
+            self._seconds[passed % WINDOW].clear()
+        self._second = max(second, self._second)
+        return self._seconds[self._second % WINDOW]
+
+
+def _name(fact: Fact) -> str:
+    match fact:
+        case Accepted():
+            return "accepted"
+        case Settled():
+            return fact.outcome if fact.outcome in NAMES else ""
+        case Refused():
+            return "refused"
+        case Reported():
+            return "reports"
+        case Trouble():
+            return "" if fact.severity == "debug" else "troubles"
+        case _:
+            return ""

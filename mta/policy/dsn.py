@@ -1,0 +1,116 @@
+"""Delivery status notifications as values, and their part for programs (RFC 3464, RFC 3461 section 6.3).
+
+Rules: a group for each recipient of one step. Nothing is invented: a field is there only if what it says is known.
+`Diagnostic-Code` has type `smtp` only for a reply that a server gave; what we found ourselves has type `X-mta` (RFC 3464
+section 2.3.6 leaves types that begin with X- to us). Status is that of the last real problem with the class that fits
+the action (section 2.3.4), X.4.7 only where there was no problem but time.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from mta.model.reply import Reply
+from mta.policy.compose import date_time, field, folded
+
+HEADER_LIMIT = 32 * 1024
+"""Octets of the original's header section that go into a DSN."""
+_LINE_LIMIT = 998
+_STATUS = re.compile(r"([245])\.(\d{1,3}\.\d{1,3})\Z")
+_UNSAFE = re.compile(rb"[^\t\x20-\x7e]")
+
+
+class Fate(Enum):
+    """What became of a recipient."""
+
+    REFUSED = "failed for good"
+    GIVEN_UP = "attempts or age used up"
+    DELAYED = "is tried again"
+    UNDECIDED = "in doubt, and a person decides"
+
+
+_ACTION = {Fate.REFUSED: "failed", Fate.GIVEN_UP: "failed", Fate.DELAYED: "delayed", Fate.UNDECIDED: "delayed"}
+_CLASSES = {Fate.REFUSED: "5", Fate.GIVEN_UP: "45", Fate.DELAYED: "4", Fate.UNDECIDED: "4"}
+"""The classes that go with the action; the first stands in for one that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class DsnRecipient:
+    """`submitted_as` is the address that an alias replaced, else ""; `remote_mta` the host that was tried last, else "";
+    `reply` its reply or our finding; `phase` the stage of the conversation it came in; `doubts` how often the final dot
+    went out and its reply was not read."""
+
+    final_recipient: str
+    submitted_as: str
+    fate: Fate
+    reply: Reply
+    remote_mta: str
+    phase: str
+    attempts: int
+    doubts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dsn:
+    """What is told to `to` about one message. Times are seconds since the epoch; `original_header` are the lines of its
+    `header_section`, none if the message is not stored any more."""
+
+    to: str
+    queue_id: str
+    message_id: str
+    subject: str
+    arrival_date: float
+    will_retry_until: float
+    recipients: tuple[DsnRecipient, ...]
+    original_header: tuple[str, ...]
+
+
+def status_of(recipient: DsnRecipient) -> str:
+    """The `Status` field: class by action, detail of the last real problem (RFC 3464 section 2.3.4, RFC 3463)."""
+    classes, reply = _CLASSES[recipient.fate], recipient.reply
+    if reply.code is None and not reply.enhanced:
+        return f"{classes[0]}.4.7"
+    match = _STATUS.match(reply.status)
+    if match is None or match[1] == "2":
+        return f"{classes[0]}.0.0"
+    return match[0] if match[1] in classes else f"{classes[0]}.{match[2]}"
+
+
+def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
+    """The lines of the message/delivery-status entity: the message's fields, then a group for each recipient."""
+    lines = [field("Reporting-MTA", f"dns; {reporting_mta}"), field("Arrival-Date", date_time(dsn.arrival_date))]
+    for recipient in dsn.recipients:
+        lines += ["", *_group(recipient, dsn.will_retry_until)]
+    return lines
+
+
+def _group(recipient: DsnRecipient, will_retry_until: float) -> Iterator[str]:
+    yield field("Final-Recipient", f"rfc822; {recipient.final_recipient}")
+    yield field("Action", _ACTION[recipient.fate])
+    yield field("Status", status_of(recipient))
+    if recipient.remote_mta:
+        yield field("Remote-MTA", f"dns; {recipient.remote_mta}")
+    yield from _diagnostic(recipient.reply)
+    if recipient.fate is Fate.DELAYED:
+        yield field("Will-Retry-Until", date_time(will_retry_until))
+
+
+def _diagnostic(reply: Reply) -> list[str]:
+    if reply.code is not None:
+        return folded("Diagnostic-Code: smtp;", str(reply))
+    return folded("Diagnostic-Code: X-mta;", reply.text) if reply.text else []
+
+
+def header_section(content: bytes) -> tuple[str, ...]:
+    """The lines of a message's header section, given its first octets: whole lines, as printable ASCII, at most
+    `HEADER_LIMIT` octets of them."""
+    head, end, _ = (b"\n" + content.replace(b"\r\n", b"\n")).partition(b"\n\n")
+    lines = head[1 : HEADER_LIMIT + 1].split(b"\n")
+    if not end or len(head) > HEADER_LIMIT + 1:
+        del lines[-1]  # may have been cut
+    return tuple(_UNSAFE.sub(_escape, line)[:_LINE_LIMIT].decode("ascii") for line in lines if line)
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    return b"\\x%02x" % match[0][0]

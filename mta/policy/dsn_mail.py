@@ -1,0 +1,35 @@
+"""A DSN as the mail it is sent as (RFC 6522 section 3, RFC 3464 section 2, RFC 3834 sections 3 and 5).
+
+Rules: three parts - for people, for programs, the header section of the original (its body is not returned: no RET is
+headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
+"""
+
+from mta.policy import dsn_text
+from mta.policy.compose import Stamp, head, octets, text_entity
+from mta.policy.dsn import Dsn, delivery_status
+
+
+def compose_dsn(dsn: Dsn, stamp: Stamp) -> bytes:
+    """The content, ASCII, CRLF line ends."""
+    entities = [
+        ["Content-Description: Notification", *text_entity(dsn_text.body(dsn, stamp.hostname))],
+        [
+            "Content-Description: Delivery report",
+            "Content-Type: message/delivery-status",
+            "",
+            *delivery_status(dsn, stamp.hostname),
+        ],
+    ]
+    if dsn.original_header:
+        description = "Content-Description: Header of your message"
+        entities.append([description, "Content-Type: text/rfc822-headers", "", *dsn.original_header])
+    lines = [
+        *head(stamp, dsn.to, dsn_text.subject(dsn), "auto-replied", dsn.message_id),
+        "Content-Type: multipart/report; report-type=delivery-status;",
+        f'\tboundary="{stamp.boundary}"',
+        "",
+        "This is a delivery report in MIME format.",
+    ]
+    for entity in entities:
+        lines += ["", f"--{stamp.boundary}", *entity]
+    return octets([*lines, "", f"--{stamp.boundary}--"])

@@ -1,0 +1,142 @@
+"""The header section of a message, as bytes: its fields, what they say, and the changes made at submission.
+
+Rules: the section ends at the first empty line, or before the first line that is no field - nothing is ever taken out
+with it; fields that are kept keep their octets. What a control field may hold is checked, and a bad value refused by the
+field's name. RFC 5322 sections 2.1, 2.2, 3.6; RFC 2047; RFC 2156 (Priority); RFC 6758 (MT-Priority).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.errors import HeaderParseError
+from email.header import decode_header
+
+from mta.model.envelope import MailClass
+from mta.model.reply import Reply
+from mta.model.text import ascii_text, safe_text
+
+LIMIT = 2**20
+"""Octets within which the header section must end."""
+SUBJECT_LIMIT = 200
+"""Characters of a subject that are kept for display."""
+
+_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:((?:[^\r\n]*\r\n)(?:[ \t][^\r\n]*\r\n)*)")
+_COMMENT = r"(?:\s|\([^()]*\))*"
+_MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]+|"[^<>"]*")@[^<>\s@]+>){_COMMENT}\Z')
+_MT_PRIORITY = re.compile(rf"{_COMMENT}(-?[1-9]|0){_COMMENT}\Z")
+_PRIORITIES = {"urgent": MailClass.URGENT, "normal": MailClass.NORMAL, "non-urgent": MailClass.BULK}
+_BULK_PRECEDENCES = ("bulk", "list", "junk")
+
+
+class HeaderError(ValueError):
+    """The header section is refused; `reply` says why."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.reply = Reply(554, "5.6.0", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`name` in lower case; `raw` is the whole field with its line ends, `body` what stands behind the colon."""
+
+    name: str
+    raw: bytes
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body on one line."""
+        return self.body.replace(b"\r\n", b"").decode("latin-1").strip(" \t")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`length` is how many octets the fields take; `closed` says whether an empty line follows, or the content's end."""
+
+    fields: tuple[Field, ...]
+    length: int
+    closed: bool
+
+    def named(self, name: str) -> Iterator[Field]:
+        return (field for field in self.fields if field.name == name)
+
+    def first(self, name: str) -> Field | None:
+        return next(self.named(name), None)
+
+
+def read_section(start: bytes, *, complete: bool) -> Section:
+    """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets. Raises
+    `HeaderError` where it doesn't end there, or has octets that only SMTPUTF8 would allow."""
+    fields = []
+    position = 0
+    while match := _FIELD.match(start, position):
+        fields.append(Field(match.group(1).decode("ascii").lower(), match.group(), match.group(2)))
+        position = match.end()
+    if not complete and start.find(b"\r\n", position) < 0:
+        raise HeaderError(f"The header section is longer than {LIMIT} octets")
+    if not start[:position].isascii():
+        name = next(field.name for field in fields if not field.raw.isascii())
+        raise HeaderError(f"Header field {ascii_text(name.title(), 80)} has non-ASCII characters; encode them (RFC 2047)")
+    return Section(tuple(fields), position, start.startswith(b"\r\n", position) or position == len(start))
+
+
+def message_id(field: Field) -> str:
+    """The identifier with its angle brackets, "" where the field is void or no msg-id."""
+    match = _MESSAGE_ID.match(field.text)
+    return match.group(1) if match else ""
+
+
+def mail_class(section: Section) -> MailClass:
+    """By the first there is of MT-Priority, Priority and Precedence (interface.md section 3). Raises `HeaderError`."""
+    of_number, of_word = _class_of_mt_priority(section), _class_of_priority(section)
+    if of_number is not None:
+        return of_number
+    if of_word is not None:
+        return of_word
+    precedence = section.first("precedence")
+    is_bulk = precedence is not None and precedence.text.lower() in _BULK_PRECEDENCES
+    return MailClass.BULK if is_bulk else MailClass.NORMAL
+
+
+def _class_of_mt_priority(section: Section) -> MailClass | None:
+    field = section.first("mt-priority")
+    if field is None:
+        return None
+    match = _MT_PRIORITY.match(field.text)
+    if match is None:
+        raise HeaderError("Bad value in header field MT-Priority: expected -9 to 9")
+    number = int(match.group(1))
+    if number == 0:
+        return MailClass.NORMAL
+    return MailClass.URGENT if number > 0 else MailClass.BULK
+
+
+def _class_of_priority(section: Section) -> MailClass | None:
+    field = section.first("priority")
+    if field is None:
+        return None
+    found = _PRIORITIES.get(field.text.lower())
+    if found is None:
+        raise HeaderError("Bad value in header field Priority: expected urgent, normal or non-urgent")
+    return found
+
+
+def subject(section: Section) -> str:
+    """For display: decoded, on one line, safe to print, at most `SUBJECT_LIMIT` characters."""
+    field = section.first("subject")
+    if field is None:
+        return ""
+    text = field.text[: 8 * SUBJECT_LIMIT]
+    return safe_text(_decoded(text) if "=?" in text else text, SUBJECT_LIMIT)
+
+
+def _decoded(text: str) -> str:
+    """RFC 2047 encoded words made readable; what can't be decoded stays as it is."""
+    try:
+        return "".join(
+            part if isinstance(part, str) else part.decode(charset or "ascii", "replace")
+            for part, charset in decode_header(text)
+        )
+    except (HeaderParseError, LookupError, ValueError):
+        return text

@@ -1,0 +1,38 @@
+"""What is told about a recipient, and to whom (interface.md section 4; RFC 5321 sections 4.5.5 and 6.1).
+
+Rules: a report never breeds a report. What fails of a mail is told to its sender, unless the path is null, and to the
+postmaster; what fails of a DSN to the postmaster alone; what fails of a report or an alert to nobody (the spool counts
+it). A recipient gets at most one `DSN_FAILED`, since only an event that finishes it makes one.
+"""
+
+from mta.model.envelope import Kind, Notice
+from mta.model.lifecycle import Event
+
+DSN_NOTICES = (Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT)
+
+
+def notices_for(kind: Kind, reverse_path: str, event: Event, held_doubt: bool, warn: bool) -> tuple[Notice, ...]:
+    """The marks that the commit of `event` writes for a recipient. `held_doubt`: with DOUBTED, that it waits for a
+    person; `warn`: the "delayed" warning is due (`policy.schedule.warning_due`).
+
+    A held doubt is told to the sender as `delayed` (RFC 3464 section 2.3.3): it is neither failed nor tried again, and
+    the one failed DSN a recipient may get has to stay free for what the person decides. It has a mark of its own, as it
+    says something else than a delay and does not use up the one warning."""
+    if kind in (Kind.REPORT, Kind.ALERT):
+        return ()
+    for_sender, for_postmaster = _told(event, held_doubt, warn)
+    answerable = kind is Kind.MAIL and reverse_path != ""
+    return (for_sender if answerable else ()) + for_postmaster
+
+
+def _told(event: Event, held_doubt: bool, warn: bool) -> tuple[tuple[Notice, ...], tuple[Notice, ...]]:
+    """For the sender, for the postmaster."""
+    if event is Event.REFUSED:
+        return (Notice.DSN_FAILED,), (Notice.REPORT,)
+    if event is Event.GAVE_UP:
+        return (Notice.DSN_FAILED,), (Notice.ALERT,)
+    if event is Event.DOUBTED and held_doubt:
+        return (Notice.DSN_DOUBT,), (Notice.ALERT,)
+    if event in (Event.DEFERRED, Event.DOUBTED) and warn:
+        return (Notice.DSN_DELAYED,), ()
+    return (), ()

@@ -1,0 +1,132 @@
+"""What submission adds to a message and takes out of it, and the trace that mail leaves behind.
+
+Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc and Return-Path out; nothing else
+is touched. Trace text that came from a client is filtered to what a domain or an address literal may hold.
+RFC 5321 sections 4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848.
+"""
+
+import re
+from dataclasses import dataclass
+
+from mta.model.address import AddressError, IpAddress, check_domain
+from mta.model.envelope import MailClass
+from mta.model.reply import Reply
+from mta.policy import header
+from mta.policy.compose import date_time
+from mta.policy.header import HeaderError, Section
+
+HOP_LIMIT = 100
+"""So many Received fields are a loop (RFC 5321 section 6.3)."""
+
+_REMOVED = frozenset({"bcc", "return-path"})
+_NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
+_REMOTE_ID_LIMIT = 200
+_ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"
+_REMOTE_IDS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b(?:queued as|queued with id|duplicate of)\s*:?\s*<?{_ID}",  # Postfix, Stalwart, ours
+        rf"\bid=<?{_ID}",  # Exim
+        rf"\bInternalId={_ID}",  # Exchange
+        rf"\bMessage queued \({_ID}",  # Haraka
+        rf"(?<!\S){_ID}:? message accepted for delivery",  # OpenSMTPD, sendmail
+        r"\bok:? (\d+ qp \d+)",  # qmail
+        rf"(?<!\S){_ID} - gsmtp",  # Gmail
+        r"^ok[:.]? ([A-Za-z0-9][\w.+/=-]{11,})$",  # Amazon, Courier
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a message came in. `hello` is what the client said in EHLO or HELO, `peer` its address (None: not known), `sole`
+    the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
+    Message-ID of ours different from every other."""
+
+    hello: str
+    extended: bool
+    peer: IpAddress | None
+    hostname: str
+    queue_id: str
+    sole: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The first `length` octets of the content become `by`."""
+
+    length: int
+    by: bytes
+    message_id: str
+    subject: str
+    mail_class: MailClass
+
+
+def prepare(start: bytes, arrival: Arrival, *, complete: bool) -> Prepared | Reply:
+    """What is to become of a message that begins with `start` (all of it, if `complete`, else the first
+    `header.LIMIT` octets), or why it is refused."""
+    try:
+        section = header.read_section(start, complete=complete)
+        mail_class = header.mail_class(section)
+    except HeaderError as error:
+        return error.reply
+    if sum(1 for _ in section.named("received")) >= HOP_LIMIT:
+        return Reply(554, "5.4.6", f"Mail loop: {HOP_LIMIT} or more Received fields")
+    return _rewritten(section, arrival, mail_class)
+
+
+def _rewritten(section: Section, arrival: Arrival, mail_class: MailClass) -> Prepared:
+    """Missing fields go behind the others, so that the Received fields stay together."""
+    known = next(filter(None, map(header.message_id, section.named("message-id"))), "")
+    message_id = known or f"<{arrival.queue_id}@{arrival.hostname}>"
+    lines = [received(arrival)]
+    lines += [field.raw for field in section.fields if not _is_dropped(field)]
+    if not known:
+        lines.append(f"Message-ID: {message_id}\r\n".encode("ascii"))
+    if not any(field.text for field in section.named("date")):
+        lines.append(f"Date: {date_time(arrival.at)}\r\n".encode("ascii"))
+    if not section.closed:
+        lines.append(b"\r\n")
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class)
+
+
+def _is_dropped(field: header.Field) -> bool:
+    if field.name == "message-id":
+        return not header.message_id(field)
+    return field.name in _REMOVED or (field.name == "date" and not field.text)
+
+
+def received(arrival: Arrival) -> bytes:
+    """The trace field (RFC 5321 section 4.4), folded."""
+    protocol = "ESMTP" if arrival.extended else "SMTP"
+    recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole else ""
+    return (
+        f"Received: from {hello_name(arrival.hello)} ({_literal(arrival.peer)})\r\n"
+        f"\tby {arrival.hostname} with {protocol} id {arrival.queue_id}{recipient};\r\n"
+        f"\t{date_time(arrival.at)}\r\n"
+    ).encode("ascii")
+
+
+def hello_name(hello: str) -> str:
+    """What a client called itself, as far as a trace field may hold it."""
+    try:
+        check_domain(hello)
+    except AddressError:
+        return _NO_NAME.sub("", hello)[:255] or "unknown"
+    return hello
+
+
+def _literal(peer: IpAddress | None) -> str:
+    if peer is None:
+        return "unknown"
+    return f"[IPv6:{peer}]" if peer.version == 6 else f"[{peer}]"
+
+
+def remote_queue_id(text: str) -> str:
+    """The remote server's own id in the text of its reply to the final dot (`Ok: queued as 4Q2x` -> `4Q2x`), "" where
+    none is known to be there."""
+    for pattern in _REMOTE_IDS:
+        if match := pattern.search(text):
+            return match.group(1)[:_REMOTE_ID_LIMIT].rstrip(".:")
+    return ""

@@ -1,0 +1,1 @@
+"""Results not yet told become mail to senders and to the postmaster."""

@@ -1,0 +1,104 @@
+"""From marks in the spool to mail that is ready but for its stamp. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mta.model.envelope import Kind, MailClass, Notice
+from mta.model.lifecycle import Status
+from mta.policy import dsn_text
+from mta.policy.compose import Stamp
+from mta.policy.dsn import Dsn, DsnRecipient, Fate, header_section
+from mta.policy.dsn_mail import compose_dsn
+from mta.policy.report_mail import Entry, alert_title, compose_alert, compose_report, report_title
+from mta.spool.base import DueNotice
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A mail of ours: `about` is the queue id of the message it tells of, "" for several; `told` are the marks that go
+    out with it; `compose` gives its content."""
+
+    kind: Kind
+    mail_class: MailClass
+    to: str
+    subject: str
+    about: str
+    told: tuple[DueNotice, ...]
+    compose: Callable[[Stamp], bytes]
+
+
+def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
+    """One DSN for the marks of one step; `original` are the first octets of the message. It is urgent if the message
+    was, else normal."""
+    first = step[0]
+    dsn = Dsn(
+        to=first.reverse_path,
+        queue_id=first.queue_id,
+        message_id=first.message_id,
+        subject=first.subject,
+        arrival_date=first.accepted_at,
+        will_retry_until=first.expires_at,
+        recipients=tuple(_dsn_recipient(notice) for notice in step),
+        original_header=header_section(original),
+    )
+    mail_class = min(first.mail_class, MailClass.NORMAL)
+    return Draft(
+        kind=Kind.DSN,
+        mail_class=mail_class,
+        to=dsn.to,
+        subject=dsn_text.subject(dsn),
+        about=dsn.queue_id,
+        told=tuple(step),
+        compose=lambda stamp: compose_dsn(dsn, stamp),
+    )
+
+
+def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
+    """One REPORT or ALERT to the postmaster for all of these marks."""
+    entries = [_entry(notice) for notice in notices]
+    titled, compose = (alert_title, compose_alert) if kind is Kind.ALERT else (report_title, compose_report)
+    return Draft(
+        kind=kind,
+        mail_class=MailClass.NORMAL,
+        to=to,
+        subject=titled(len(entries)),
+        about=notices[0].queue_id if len(notices) == 1 else "",
+        told=tuple(notices),
+        compose=lambda stamp: compose(entries, to, stamp),
+    )
+
+
+def _fate(notice: DueNotice) -> Fate:
+    if notice.notice is Notice.DSN_DELAYED:
+        return Fate.DELAYED
+    if notice.notice is Notice.DSN_DOUBT:
+        return Fate.UNDECIDED
+    return Fate.REFUSED if notice.status is Status.FAILED else Fate.GIVEN_UP
+
+
+def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
+    return DsnRecipient(
+        final_recipient=notice.recipient,
+        submitted_as=notice.original,
+        fate=_fate(notice),
+        reply=notice.reply,
+        remote_mta=notice.remote_host,
+        phase=notice.phase,
+        attempts=notice.attempts,
+        doubts=notice.doubts,
+    )
+
+
+def _entry(notice: DueNotice) -> Entry:
+    return Entry(
+        queue_id=notice.queue_id,
+        kind=notice.kind,
+        sender=notice.reverse_path,
+        recipient=notice.recipient,
+        subject=notice.subject,
+        at=notice.at,
+        status=notice.status,
+        doubts=notice.doubts,
+        reply=notice.reply,
+        remote_host=notice.remote_host,
+    )

@@ -1,0 +1,51 @@
+"""From an address to a session whose greeting was read (RFC 5321 sections 3.1, 4.3.1)."""
+
+import os
+import ssl
+from functools import cached_property
+
+import aiosmtplib
+
+from mta.model.outcome import Observation, Phase, Seen
+from mta.model.reply import finding
+from mta.ports import Timeouts
+from mta.smtp.dialogue import Client, failure
+from mta.smtp.inbox import Inbox
+from mta.smtp.replies import observation
+from mta.smtp.session import SmtpSession
+
+
+class SmtpConnector:
+    """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO: a full name or an address literal."""
+
+    def __init__(self, hostname: str, timeouts: Timeouts) -> None:
+        self._hostname, self._timeouts = hostname, timeouts
+
+    async def connect(self, host: str, address: str, port: int) -> tuple[SmtpSession | None, Observation]:
+        inbox = Inbox()
+        client = Client(address, port, self._hostname, self._timeouts, inbox)
+        both = self._timeouts.connect + self._timeouts.greeting
+        found, error = await answer(client.connect(), inbox, both)
+        if client.tcp is None:
+            return None, self._unreachable(error)
+        greeting = observation(Phase.BANNER, found)
+        if greeting.seen is not Seen.REPLY:
+            client.tcp.abort()
+            return None, greeting
+        return SmtpSession(client, inbox, host, address, self._hostname, self._timeouts, self._context), greeting
+
+    def _unreachable(self, error: Exception | None) -> Observation:
+        number = getattr(error, "errno", None)
+        if isinstance(error, TimeoutError) and number is None:
+            text = f"no connection within {self._timeouts.connect:g} s"
+            return Observation(Phase.CONNECT, Seen.TIMEOUT, finding("4.4.1", text))
+        text = os.strerror(number) if number else str(error)
+        return Observation(Phase.CONNECT, Seen.LOST, finding("4.4.1", text))
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        """Opportunistic TLS: encrypts, trusts anyone (RFC 7435). Shared by all sessions."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context

@@ -1,0 +1,92 @@
+"""Connection, greeting, EHLO and STARTTLS: aiosmtplib's client, with every octet shown to an inbox (RFC 5321 sections
+3.1, 4.1.1.1, 4.3.1; RFC 3207).
+
+Rules: aiosmtplib moves the octets, the inbox's strict parser says what they mean (the library takes 999 and +25 for
+codes, reads a reply of two codes as its last one and drops what came unasked). Octets in clear behind the 220 to STARTTLS
+end the connection before the handshake (RFC 3207 section 4.2).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import aiosmtplib
+from aiosmtplib.protocol import SMTPProtocol
+
+from mta.model.outcome import Seen
+from mta.ports import Timeouts
+from mta.smtp.inbox import Inbox, no_reply
+from mta.smtp.replies import Answer
+from mta.smtp.wire import reason_of_loss
+
+
+class Dialogue(SMTPProtocol):
+    """aiosmtplib's protocol, and the inbox beside it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connection_lost_callback: Callable[[SMTPProtocol], None], inbox: Inbox
+    ) -> None:
+        super().__init__(loop, connection_lost_callback)
+        self._inbox = inbox
+        self.upgrading = False
+        """STARTTLS was sent and its handshake has not begun."""
+
+    def data_received(self, data: bytes) -> None:
+        self._inbox.feed(data)
+        if self.transport is not None and (self._inbox.broken or (self.upgrading and self._inbox.surplus)):
+            cast(asyncio.Transport, self.transport).abort()
+        super().data_received(data)
+
+    def eof_received(self) -> bool:
+        self._inbox.end(reason_of_loss(None))
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inbox.end(reason_of_loss(exc))
+        super().connection_lost(exc)
+
+
+class Client(aiosmtplib.SMTP):
+    """aiosmtplib's client for one connection to an address.
+
+    `_create_connection` is its own: the library's has one timeout for connect and greeting, and closes after a greeting
+    other than 220, which to us is a value like any reply. No timeout is left to the library: its `wait_for` loses a
+    cancellation that comes together with a reply (Python 3.11), `asyncio.timeout` does not."""
+
+    def __init__(self, address: str, port: int, hostname: str, timeouts: Timeouts, inbox: Inbox) -> None:
+        super().__init__(hostname=address, port=port, local_hostname=hostname, start_tls=False, use_tls=False)
+        self._address, self._port, self._timeouts = address, port, timeouts
+        self._inbox = inbox
+        self.tcp: asyncio.Transport | None = None
+        """The TCP transport, also once TLS runs above it and after the connection has ended; None: never connected."""
+        self.dialogue: Dialogue | None = None
+
+    async def _create_connection(self, timeout: float | None) -> aiosmtplib.SMTPResponse:
+        loop = asyncio.get_running_loop()
+        protocol = Dialogue(loop, self._on_connection_lost, self._inbox)
+        self._inbox.expect()
+        async with asyncio.timeout(self._timeouts.connect):
+            self.tcp, _ = await loop.create_connection(lambda: protocol, self._address, self._port)
+        self.transport, self.protocol, self.dialogue = self.tcp, protocol, protocol
+        async with asyncio.timeout(self._timeouts.greeting):
+            return await protocol.read_response(None)
+
+
+async def answer(call: Awaitable[object], inbox: Inbox, timeout: float) -> tuple[Answer, Exception | None]:
+    """What came while the library made `call`, one command, within `timeout` seconds; and the library's own complaint.
+    What was received counts, whatever the library made of it."""
+    error: Exception | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            await call
+    # OSError has TimeoutError and ssl.SSLError under it; ValueError is a host name that TLS can't ask for
+    except (aiosmtplib.SMTPException, OSError, ValueError) as problem:
+        error = problem
+    return inbox.take() or _unanswered(error, timeout), error
+
+
+def _unanswered(error: Exception | None, timeout: float) -> Answer:
+    if isinstance(error, TimeoutError):
+        return no_reply(timeout)
+    seen = Seen.MALFORMED if isinstance(error, aiosmtplib.SMTPResponseException) else Seen.LOST
+    return Answer(seen, None, (str(error or "no reply").encode("utf-8", "backslashreplace"),))

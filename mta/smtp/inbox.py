@@ -1,0 +1,110 @@
+"""What a server has sent, matched with what it was asked (RFC 5321 section 4.3.1, RFC 2920 section 3.1).
+
+Rules: a reply that was received counts, also when the connection has ended since; one more reply than commands puts the
+session out of step for good; a reply has one timeout as a whole, not one for each octet. Whichever protocol holds the
+transport, the dialogue's or the transaction's, feeds the same inbox.
+"""
+
+import asyncio
+
+from mta.model.outcome import Seen
+from mta.smtp.replies import Answer, ReplyParser
+
+
+def _saying(seen: Seen, text: str) -> Answer:
+    return Answer(seen, None, (text.encode(),))
+
+
+def no_reply(timeout: float) -> Answer:
+    """The answer that did not come in time."""
+    return _saying(Seen.TIMEOUT, f"no reply within {timeout:g} s")
+
+
+class Inbox:
+    """Answers that came and those that are owed."""
+
+    def __init__(self) -> None:
+        self._parser = ReplyParser()
+        self._owed = 0
+        self._ended: str | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    # ------------------------------------------------ from the protocols
+    def feed(self, data: bytes) -> None:
+        if not self.surplus:  # what stands behind an unasked reply says nothing, and is not to fill the memory
+            self._parser.feed(data)
+        self.wake()
+
+    def end(self, reason: str) -> None:
+        """The connection has ended; the first reason is kept."""
+        self._ended = self._ended or reason
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has changed: whoever waits in `changed` looks again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ------------------------------------------------ to the session
+    @property
+    def surplus(self) -> bool:
+        """More has come than was asked for."""
+        count = len(self._parser)
+        return count > self._owed or (count == self._owed and bool(self._parser.fragment))
+
+    @property
+    def in_step(self) -> bool:
+        """Connected, nothing owed, nothing unasked."""
+        return not (self._owed or self.surplus or self._parser.broken or self._ended)
+
+    @property
+    def broken(self) -> bool:
+        return self._parser.broken
+
+    @property
+    def interrupted(self) -> bool:
+        """There is something to take: an answer or the end."""
+        return bool(len(self._parser)) or self._ended is not None
+
+    def expect(self, replies: int = 1) -> None:
+        """So many commands are about to be sent."""
+        self._owed += replies
+
+    def take(self) -> Answer | None:
+        """The next answer if it is there, or the end of the connection."""
+        if answer := self._parser.take():
+            self._owed = max(self._owed - 1, 0)
+            return answer
+        return self._lost() if self._ended is not None else None
+
+    async def answer(self, timeout: float) -> Answer:
+        """The next answer; LOST or TIMEOUT if there is none within `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                while (answer := self.take()) is None:
+                    await self.changed()
+        except TimeoutError:
+            return no_reply(timeout)
+        return answer
+
+    async def changed(self) -> None:
+        """Until `wake`."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def unasked(self) -> Answer:
+        """Why no command may be sent: not in step. A 421 that came by itself is a reply (RFC 5321 section 3.8)."""
+        answer = self.take()
+        if answer is None:
+            return _saying(Seen.MALFORMED, "the session is out of step")
+        if answer.seen is not Seen.REPLY or answer.code == 421:
+            return answer
+        return Answer(Seen.MALFORMED, None, (b"a reply to no command:", str(answer.code).encode(), *answer.lines))
+
+    def _lost(self) -> Answer:
+        words = (self._ended or "").encode()
+        fragment = self._parser.fragment
+        return Answer(Seen.LOST, None, (words, b"after", *fragment) if fragment else (words,))

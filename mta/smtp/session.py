@@ -1,0 +1,298 @@
+"""One outbound session, stage by stage; what is observed is returned, never raised (RFC 5321 sections 3.3, 4.3, 4.5.3.2;
+RFC 2920; RFC 3207; RFC 1047).
+
+Rules: the phase of every observation says how far the final dot has gone: BODY means that no octet of it was given to
+TCP, FINAL that it was. Nothing is sent while an answer is owed or something unasked has come. After LOST, TIMEOUT,
+MALFORMED, a cancellation or an exception the connection is closed, never reset and used again.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+import aiosmtplib
+
+from mta.model.outcome import Observation, Phase, Seen
+from mta.model.reply import finding
+from mta.ports import EnvelopeReplies, Timeouts
+from mta.smtp.dialogue import Client, Dialogue, failure
+from mta.smtp.inbox import Inbox
+from mta.smtp.replies import Answer, observation, parse_extensions
+from mta.smtp.stuffing import DotStuffer
+from mta.smtp.wire import Wire
+
+_SENDABLE = re.compile(r"[\x20-\x7e]+\Z")
+_CLOSING = 421
+_GO_AHEAD = 354
+
+
+class SmtpSession:
+    """A connection whose greeting was read (`ports.Session`). `host` is the name of the server, also in TLS; `address`
+    where it was found; `hostname` is ours."""
+
+    def __init__(
+        self,
+        client: Client,
+        inbox: Inbox,
+        host: str,
+        address: str,
+        hostname: str,
+        timeouts: Timeouts,
+        context: ssl.SSLContext,
+    ) -> None:
+        if client.tcp is None or client.dialogue is None:
+            raise ValueError("a session needs a connected client")
+        self.host, self.address = host, address
+        self.extensions: Mapping[str, str] = {}
+        self.tls = ""
+        self.transactions = 0
+        self.opened_at = asyncio.get_running_loop().time()
+        self._client, self._inbox, self._hostname = client, inbox, hostname
+        self._timeouts, self._context = timeouts, context
+        self._tcp = self._transport = client.tcp
+        self._dialogue: Dialogue = client.dialogue
+        self._wire = Wire(inbox, self._tcp, self._tcp)
+        self._over = False
+
+    @property
+    def usable(self) -> bool:
+        return not (self._over or self._transport.is_closing()) and self._inbox.in_step
+
+    # ------------------------------------------------ the dialogue, by aiosmtplib
+    async def hello(self, verb: str) -> Observation:
+        phase = Phase.HELO if verb == "HELO" else Phase.EHLO_TLS if self.tls else Phase.EHLO
+        with self._closed_by_exceptions():
+            answer = await self._ask(verb, self._hostname)
+            self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
+            return self._observed(phase, answer)
+
+    async def starttls(self) -> Observation:
+        with self._closed_by_exceptions():
+            error: Exception | None = None
+            self._speak_by(self._dialogue)
+            if not self._inbox.in_step:
+                return self._observed(Phase.STARTTLS, self._inbox.unasked())
+            self._inbox.expect()
+            try:
+                await self._start_tls()
+            # OSError has ssl.SSLError under it; ValueError is a host name that can't be asked for in TLS
+            except (aiosmtplib.SMTPException, OSError, ValueError) as problem:
+                error = problem
+            answer = self._inbox.take() or failure(error or ConnectionError("no reply"))
+            if answer.code != 220:
+                return self._observed(Phase.STARTTLS, answer)
+            return self._handshaken(error)
+
+    async def _start_tls(self) -> None:
+        lines = (f"{keyword} {parameters}" for keyword, parameters in self.extensions.items())
+        self._client.last_ehlo_response = aiosmtplib.SMTPResponse(250, "\n".join(("", *lines)))
+        self._dialogue.upgrading = True
+        try:
+            await self._client.starttls(
+                server_hostname=self.host, tls_context=self._context, timeout=self._timeouts.command
+            )
+        finally:
+            self._dialogue.upgrading = False
+
+    def _handshaken(self, error: Exception | None) -> Observation:
+        """After the 220. What was learnt in clear is forgotten (RFC 3207 section 4.2)."""
+        transport = cast("asyncio.Transport | None", self._client.transport)
+        if error is not None or transport is None:
+            self.abort()
+            seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
+            return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {error or 'connection lost'}"))
+        self._transport = transport
+        self._wire = Wire(self._inbox, transport, self._tcp)
+        self.extensions = {}
+        connection = transport.get_extra_info("ssl_object")
+        self.tls = f"{connection.version()} {connection.cipher()[0]}"
+        return Observation(Phase.TLS, Seen.REPLY)
+
+    async def _ask(self, *words: str) -> Answer:
+        self._speak_by(self._dialogue)
+        if not self._inbox.in_step:
+            return self._inbox.unasked()
+        self._inbox.expect()
+        try:
+            await self._client.execute_command(*(it.encode() for it in words), timeout=self._timeouts.command)
+        except (aiosmtplib.SMTPException, OSError) as error:
+            return self._inbox.take() or failure(error)
+        return self._inbox.take() or failure(ConnectionError("no reply"))
+
+    # ------------------------------------------------ the transaction
+    async def envelope(
+        self, reverse_path: str, parameters: Sequence[str], forward_paths: Sequence[str], *, pipelined: bool
+    ) -> EnvelopeReplies:
+        mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
+        rcpts = [f"RCPT TO:<{path}>" for path in forward_paths]
+        with self._closed_by_exceptions():
+            self.transactions += 1
+            return await (self._pipelined(mail, rcpts) if pipelined else self._one_by_one(mail, rcpts))
+
+    async def _one_by_one(self, mail: str, rcpts: Sequence[str]) -> EnvelopeReplies:
+        first = await self._command(Phase.MAIL, mail)
+        replies: list[Observation] = []
+        if not _accepted(first):
+            return EnvelopeReplies(first, (), None)
+        for rcpt in rcpts:
+            replies.append(await self._command(Phase.RCPT, rcpt))
+            if _ends_envelope(replies[-1]):
+                break
+        if _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
+            return EnvelopeReplies(first, tuple(replies), None)
+        return self._replies(first, replies, await self._command(Phase.DATA, "DATA"))
+
+    async def _pipelined(self, mail: str, rcpts: Sequence[str]) -> EnvelopeReplies:
+        trouble = self._send(Phase.MAIL, mail, *rcpts, "DATA")
+        first = last = trouble if trouble is not None else await self._reply(Phase.MAIL, self._timeouts.command)
+        replies: list[Observation] = []
+        while not _ends_envelope(last) and len(replies) < len(rcpts):
+            last = await self._reply(Phase.RCPT, self._timeouts.command)
+            replies.append(last)
+        data = None if _ends_envelope(last) else await self._reply(Phase.DATA, self._timeouts.data_init)
+        return self._replies(first, replies, data)
+
+    def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
+        """After a 354 the server owes one more reply, after the content. Neither 354 nor a refusal means that the replies
+        are shifted; so does a 354 without an open transaction: then the session is of no more use."""
+        code = _code(data)
+        if code == _GO_AHEAD:
+            self._inbox.expect()
+        elif code is not None and code < 400:
+            self._over = True
+            rcpts = [_untrusted(it) for it in rcpts]
+        return EnvelopeReplies(mail, tuple(rcpts) if _accepted(mail) else (), data)
+
+    async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
+        with self._closed_by_exceptions():
+            if self._inbox.in_step:
+                raise RuntimeError("content is sent after a 354 alone")
+            if (answer := await self._body(chunks)) is None:
+                await gate()
+                answer = self._inbox.take()
+            if answer is not None:
+                return self._stopped(answer)
+            self._wire.write(b".\r\n")
+            return await self._reply(Phase.FINAL, self._timeouts.final)
+
+    async def _body(self, chunks: AsyncIterator[bytes]) -> Answer | None:
+        """The content without the final dot; what came instead of its going through."""
+        stuffer = DotStuffer()
+        async for chunk in chunks:
+            for piece in stuffer.pieces(chunk):
+                if answer := await self._write(piece):
+                    return answer
+        if answer := await self._write(stuffer.finish()):
+            return answer
+        if not await self._wire.flushed(self._timeouts.data):
+            return self._stalled()
+        return self._inbox.take()
+
+    async def _write(self, piece: bytes) -> Answer | None:
+        if answer := self._inbox.take():
+            return answer
+        self._wire.write(piece)
+        if not await self._wire.drained(self._timeouts.data):
+            return self._stalled()
+        return self._inbox.take()
+
+    def _stalled(self) -> Answer:
+        return Answer(Seen.TIMEOUT, None, (f"the server took no content for {self._timeouts.data:g} s".encode(),))
+
+    def _stopped(self, answer: Answer) -> Observation:
+        """The text goes no further. A refusal before its end counts as one; any other reply is out of place."""
+        self.abort()
+        if answer.code is not None and answer.code < 400:
+            answer = Answer(Seen.MALFORMED, None, (b"a reply before the end of the content:", str(answer.code).encode()))
+        return observation(Phase.BODY, answer)
+
+    async def no_content(self) -> None:
+        with self._closed_by_exceptions():
+            self._wire.write(b".\r\n")
+            await self._reply(Phase.FINAL, self._timeouts.command)
+
+    # ------------------------------------------------ between and after transactions
+    async def reset(self) -> Observation:
+        with self._closed_by_exceptions():
+            return await self._command(Phase.RSET, "RSET")
+
+    async def quit(self) -> None:
+        try:
+            if self.usable:
+                async with asyncio.timeout(self._timeouts.quit):
+                    await self._command(Phase.QUIT, "QUIT")
+                    self._transport.close()
+                    await self._wire.closed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        self._over = True
+        self._transport.abort()
+
+    # ------------------------------------------------ commands of our own
+    async def _command(self, phase: Phase, line: str) -> Observation:
+        timeout = self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command
+        trouble = self._send(phase, line)
+        return trouble if trouble is not None else await self._reply(phase, timeout)
+
+    def _send(self, phase: Phase, *lines: str) -> Observation | None:
+        """All lines in one write; an observation of `phase` if nothing may be sent."""
+        for line in lines:
+            if not _SENDABLE.match(line):
+                raise ValueError(f"a command with unsendable characters: {line!a}")
+        self._speak_by(self._wire)
+        if not self._inbox.in_step:
+            return self._observed(phase, self._inbox.unasked())
+        self._inbox.expect(len(lines))
+        self._wire.write("".join(f"{line}\r\n" for line in lines).encode("ascii"))
+        return None
+
+    async def _reply(self, phase: Phase, timeout: float) -> Observation:
+        return self._observed(phase, await self._inbox.answer(timeout))
+
+    def _observed(self, phase: Phase, answer: Answer) -> Observation:
+        if answer.seen is not Seen.REPLY:
+            self.abort()
+        elif answer.code == _CLOSING:
+            self._over = True
+        return observation(phase, answer)
+
+    def _speak_by(self, protocol: asyncio.BaseProtocol) -> None:
+        if self._transport.get_protocol() is not protocol and not self._transport.is_closing():
+            self._transport.set_protocol(protocol)
+
+    @contextmanager
+    def _closed_by_exceptions(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
+
+
+def _code(seen: Observation | None) -> int | None:
+    return seen.reply.code if seen is not None and seen.reply is not None else None
+
+
+def _accepted(seen: Observation) -> bool:
+    code = _code(seen)
+    return code is not None and 200 <= code < 300
+
+
+def _ends_envelope(seen: Observation) -> bool:
+    """No reply to a further command is to be expected, or none that could be trusted."""
+    code = _code(seen)
+    return code is None or code == _CLOSING or 300 <= code < 400
+
+
+def _untrusted(seen: Observation) -> Observation:
+    """Where replies are shifted, a refusal may be another command's, and is none (field case B15)."""
+    if _accepted(seen):
+        return seen
+    return Observation(seen.phase, Seen.MALFORMED, finding("4.5.0", "a refusal among replies that are out of step"))

@@ -1,0 +1,54 @@
+"""Content as it goes out after 354 (RFC 5321 sections 2.3.8, 4.1.1.4, 4.5.2). Sans-IO.
+
+Rules: one dot before each line that begins with a dot, wherever the chunks are cut; a last line without CRLF gets one;
+nothing else changes, and a bare CR or LF never leaves: what some servers take for a line end ends a message early.
+"""
+
+from collections.abc import Iterator
+
+PIECE = 65536
+"""Octets written at a time: a peer that takes so much in a write's timeout is slow, not dead."""
+
+
+class DamagedContent(ValueError):
+    """Content with a bare CR or LF: damage of our own, nothing of the chunk may go out."""
+
+
+class DotStuffer:
+    """Chunks in, octets for the wire out; `finish` once at the end."""
+
+    def __init__(self) -> None:
+        self._at_line_start = True
+        self._cr = b""
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """`chunk` stuffed, in pieces of about `PIECE` octets. Raises `DamagedContent` before the first of them."""
+        self._check(chunk)
+        for start in range(0, len(chunk), PIECE):
+            if piece := self._stuff(chunk[start : start + PIECE]):
+                yield piece
+
+    def finish(self) -> bytes:
+        """The CRLF that the last line lacks, if it does. Raises `DamagedContent` for a CR at the very end."""
+        if self._cr:
+            raise DamagedContent("content ends with a bare CR")
+        return b"" if self._at_line_start else b"\r\n"
+
+    def _check(self, chunk: bytes) -> None:
+        whole = self._cr + chunk
+        pairs, crs, lfs = whole.count(b"\r\n"), whole.count(b"\r"), whole.count(b"\n")
+        if lfs != pairs or crs - whole.endswith(b"\r") != pairs:
+            raise DamagedContent("content has a bare CR or LF")
+
+    def _stuff(self, piece: bytes) -> bytes:
+        """A CR at the end is kept back until it is known what follows."""
+        piece = self._cr + piece
+        self._cr = b"\r" if piece.endswith(b"\r") else b""
+        piece = piece.removesuffix(b"\r")
+        if not piece:
+            return b""
+        stuffed = piece.replace(b"\r\n.", b"\r\n..")
+        if self._at_line_start and piece.startswith(b"."):
+            stuffed = b"." + stuffed
+        self._at_line_start = piece.endswith(b"\r\n")
+        return stuffed

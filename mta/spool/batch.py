@@ -1,0 +1,209 @@
+"""Group commit: whatever waits while one commit is being synced goes into the next transaction; nobody waits on a timer.
+
+Rules: each operation has a savepoint of its own, one that fails does not take its neighbours along; what operations do
+to counts is summed up and written once a batch, in the same transaction; a transaction runs in one function on the
+connection, without awaits, so neither a cancelled caller nor another task can leave it half done.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar
+
+from mta.spool.base import SpoolError
+from mta.spool.claims import Claims
+from mta.spool.connection import Connection, storage_error
+
+T = TypeVar("T")
+
+BATCH_OCTETS = 8 * 1024 * 1024
+"""Content that goes into one transaction, unless a single message is larger."""
+BATCH_OPERATIONS = 1000
+
+
+class Sum(Enum):
+    """What is summed up over a batch; in brackets what it goes by."""
+
+    COUNT = "recipients (status, class)"
+    TALLY = "failures told to nobody, messages in quarantine (name)"
+    WAITING = "waiting recipients (destination)"
+    UNFINISHED_OF = "unfinished recipients (message)"
+    WAITING_OF = "waiting recipients (message)"
+
+
+@dataclass(slots=True)
+class Effects:
+    """What the operations of a batch do beside their own rows, at `now`. `changes` is cut back when an operation fails;
+    bells (`due`, `notices`) are hints and may ring for nothing; `ended` are claims, added as an operation's last deed."""
+
+    now: float = 0.0
+    changes: list[tuple[Sum, Any, int]] = field(default_factory=list)
+    replies: dict[str, str] = field(default_factory=dict)
+    due: dict[str, float] = field(default_factory=dict)
+    notices: bool = False
+    ended: set[int] = field(default_factory=set)
+
+    def change(self, what: Sum, key: object, n: int) -> None:
+        self.changes.append((what, key, n))
+
+    def ring(self, destination: str, at: float) -> None:
+        """Something becomes due at `destination` with this commit."""
+        self.due[destination] = min(at, self.due.get(destination, at))
+
+    def totals(self) -> dict[Sum, dict[Any, int]]:
+        totals: dict[Sum, dict[Any, int]] = {what: {} for what in Sum}
+        for what, key, n in self.changes:
+            sums = totals[what]
+            sums[key] = sums.get(key, 0) + n
+        return totals
+
+
+Work = Callable[[sqlite3.Connection, Effects], T]
+"""An operation: SQL on the connection, what it does to counts and bells into `Effects`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    work: Work[Any]
+    now: float
+    done: "asyncio.Future[Any]"
+    octets: int
+    exclusive: bool
+
+
+class GroupCommit:
+    """Runs operations in the order given, many to a transaction. `committed` is told what each commit did."""
+
+    def __init__(self, connection: Connection, claims: Claims, committed: Callable[[Effects], None]) -> None:
+        self._connection = connection
+        self._claims = claims
+        self._committed = committed
+        self._waiting: list[Operation] = []
+        self._flusher: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def run(self, work: Work[T], now: float, *, octets: int = 0, exclusive: bool = False) -> T:
+        """The result of `work` once it is durable. `octets` is the content it writes; `exclusive`: no claim is looked for
+        until it is committed. Raises `SpoolError`, and what `work` raises. Cancelling the caller does not undo it."""
+        return await self.submit(work, now, octets=octets, exclusive=exclusive)
+
+    def submit(self, work: Work[T], now: float, *, octets: int = 0, exclusive: bool = False) -> "asyncio.Future[T]":
+        """As `run`, begun at once, awaited by who wants to."""
+        if self._closed:
+            raise SpoolError("the spool is closed")
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Operation(work, now, done, octets, exclusive))
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush())
+        return done
+
+    async def close(self) -> None:
+        """Waits for what was given; nothing more is taken."""
+        self._closed = True
+        if self._flusher is not None:
+            await self._flusher
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit(self._take())
+        finally:
+            self._flusher = None
+
+    def _take(self) -> list[Operation]:
+        octets = count = 0
+        for operation in self._waiting[:BATCH_OPERATIONS]:
+            octets += operation.octets
+            if count and octets > BATCH_OCTETS:
+                break
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        return batch
+
+    async def _commit(self, batch: list[Operation]) -> None:
+        try:
+            outcomes, effects = await self._connection.run(partial(run_batch, batch, self._claims))
+        except (Exception, asyncio.CancelledError) as error:
+            _answer(batch, [storage_error(error)] * len(batch))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            return
+        self._committed(effects)
+        _answer(batch, outcomes)
+
+
+def _answer(batch: Sequence[Operation], outcomes: Sequence[object]) -> None:
+    for operation, outcome in zip(batch, outcomes, strict=True):
+        if operation.done.done():  # its caller was cancelled
+            continue
+        if isinstance(outcome, Exception):
+            operation.done.set_exception(outcome)
+        else:
+            operation.done.set_result(outcome)
+
+
+def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection) -> tuple[list[object], Effects]:
+    """One transaction: an outcome (a value or an exception) for each operation. Raises when nothing was committed; the
+    connection is out of the transaction then and can be used again."""
+    effects = Effects()
+    with claims.lock if any(operation.exclusive for operation in batch) else contextlib.nullcontext():
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            outcomes = [_run_one(db, operation, effects) for operation in batch]
+            _write_totals(db, effects)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        with claims.lock:
+            claims.end(effects.ended)
+    return outcomes, effects
+
+
+def _run_one(db: sqlite3.Connection, operation: Operation, effects: Effects) -> object:
+    effects.now = operation.now
+    before = len(effects.changes)
+    db.execute("SAVEPOINT operation")
+    try:
+        outcome: object = operation.work(db, effects)
+    except Exception as error:
+        if not db.in_transaction:  # SQLite has rolled everything back
+            raise
+        db.execute("ROLLBACK TO operation")
+        db.execute("RELEASE operation")
+        del effects.changes[before:]
+        return storage_error(error) if isinstance(error, sqlite3.Error | OSError) else error
+    db.execute("RELEASE operation")
+    return outcome
+
+
+def _write_totals(db: sqlite3.Connection, effects: Effects) -> None:
+    totals = effects.totals()
+    db.executemany(
+        "INSERT INTO counters (status, class, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        [(*key, n) for key, n in totals[Sum.COUNT].items() if n],
+    )
+    db.executemany(
+        "INSERT INTO tallies (name, n) VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        totals[Sum.TALLY].items(),
+    )
+    waiting = totals[Sum.WAITING]
+    db.executemany(
+        """INSERT INTO destinations (destination, waiting, last_reply) VALUES (?, ?, ?) ON CONFLICT DO UPDATE
+        SET waiting = waiting + excluded.waiting, last_reply = coalesce(excluded.last_reply, last_reply)""",
+        [(name, waiting.get(name, 0), effects.replies.get(name)) for name in waiting.keys() | effects.replies.keys()],
+    )
+    unfinished, waiting_of = totals[Sum.UNFINISHED_OF], totals[Sum.WAITING_OF]
+    db.executemany(
+        """UPDATE messages SET unfinished = unfinished + ?1, waiting = waiting + ?2,
+        finished_at = CASE WHEN unfinished + ?1 > 0 THEN NULL ELSE coalesce(finished_at, ?3) END WHERE id = ?4""",
+        [
+            (unfinished.get(message, 0), waiting_of.get(message, 0), effects.now, message)
+            for message in unfinished.keys() | waiting_of.keys()
+        ],
+    )

@@ -1,0 +1,133 @@
+"""Connections to the spool's file: how they are opened, and how a function runs on one.
+
+Rules: the SQL is written as functions over `sqlite3.Connection`; a `Connection` decides where they run (aiosqlite's
+thread in the daemon, inline in a simulation). The journal is a WAL and `synchronous` is FULL on every connection, read
+back and not trusted: after a 250 the message survives a power cut (RFC 5321 section 6.1). The writer alone writes;
+readers can't.
+"""
+
+import errno
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeVar, cast
+
+import aiosqlite
+
+from mta.spool import schema
+from mta.spool.base import SpoolError, SpoolFull
+
+T = TypeVar("T")
+Opener = Callable[[], sqlite3.Connection]
+
+CHECKPOINT_PAGES = 2000
+"""The WAL is copied back after so many pages; more makes the slowest commits slower."""
+JOURNAL_LIMIT = 32 * 1024 * 1024
+"""Octets of the WAL file that are kept after a checkpoint."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Connection(Protocol):
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `work` alone on this connection. A cancelled caller does not stop it."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+Connect = Callable[[Opener], Awaitable[Connection]]
+
+
+class ThreadConnection:
+    """A connection that lives in a thread of aiosqlite's."""
+
+    def __init__(self, inner: aiosqlite.Connection) -> None:
+        self._inner = inner
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        # aiosqlite's public calls are one hop for each statement; its own primitive is one for a whole transaction
+        execute = cast("Callable[..., Awaitable[T]]", self._inner._execute)
+        return await execute(work, self._inner._conn)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def connect_threaded(opener: Opener) -> Connection:
+    return ThreadConnection(await aiosqlite.Connection(opener, 64))
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """The connection that writes; brings the schema up to date. Raises `SpoolDamaged` or `SpoolError`."""
+    db = _open(path)
+    try:
+        schema.check(db, path)
+        _settings(db, path)
+        schema.migrate(db, schema.MIGRATIONS)
+        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        db.execute("PRAGMA cache_size = -8192")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that can't write. Text that is not UTF-8 is read with escapes, so that one damaged row does not spoil
+    a list."""
+    db = _open(path)
+    try:
+        _settings(db, path)
+        db.execute("PRAGMA query_only = ON")
+    except BaseException:
+        db.close()
+        raise
+    db.text_factory = _readable
+    return db
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # "rw": never makes a file; autocommit: transactions begin and end where they are written
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        timeout=5.0,
+        cached_statements=256,
+        check_same_thread=False,
+    )
+
+
+def _settings(db: sqlite3.Connection, path: Path) -> None:
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT}")
+    journal = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    synchronous = db.execute("PRAGMA synchronous").fetchone()[0]
+    if journal != "wal" or synchronous != 2:
+        raise SpoolError(
+            f"the spool {path} can't be made durable here (journal_mode {journal}, synchronous {synchronous}); "
+            "a network file system is no place for it"
+        )
+
+
+def snapshot(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
+    """Runs reads on one state of the spool."""
+    db.execute("BEGIN")
+    try:
+        return work(db)
+    finally:
+        db.execute("COMMIT")
+
+
+def _readable(octets: bytes) -> str:
+    return octets.decode("utf-8", "backslashreplace")
+
+
+def storage_error(error: BaseException) -> SpoolError:
+    """What a failure of SQLite or of the file system is to the rest of the daemon."""
+    if isinstance(error, SpoolError):
+        return error
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE):
+        return SpoolFull(f"no space for the spool: {error}")
+    return SpoolError(f"the spool failed: {error}")

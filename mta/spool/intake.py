@@ -1,0 +1,74 @@
+"""SQL of what goes in: a message with all its recipients and its content, whole or not at all (RFC 5321 section 6.1);
+and the setting apart of a damaged one."""
+
+import sqlite3
+from collections import Counter
+
+from mta.model.envelope import NewMessage
+from mta.model.lifecycle import FINISHED, STORED, Status
+from mta.model.text import safe_text
+from mta.spool.base import ContentBuffer, SpoolError
+from mta.spool.batch import Effects, Sum
+from mta.spool.rows import first_id, last_id
+from mta.spool.schema import MESSAGE_SHIFT
+
+
+def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, content: ContentBuffer) -> None:
+    count = len(message.recipients)
+    if not 0 < count < 1 << MESSAGE_SHIFT:
+        raise SpoolError(f"a message can't have {count} recipients")
+    row = (message.queue_id, message.message_id, message.reverse_path, safe_text(message.subject), message.size,
+           content.size, message.eight_bit, int(message.mail_class), message.kind.value, message.accepted_at,
+           message.expires_at, message.warn_at, message.expires_at - message.accepted_at, count, count)  # fmt: skip
+    message_id = db.execute(
+        """INSERT INTO messages (queue_id, message_id, reverse_path, subject, size, octets, eight_bit, class, kind,
+        accepted_at, expires_at, warn_at, lifetime, unfinished, waiting) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        row,
+    ).lastrowid
+    assert message_id is not None  # noqa: S101  what lastrowid is after an INSERT
+    _insert_recipients(db, effects, message, first_id(message_id))
+    db.executemany("INSERT INTO content (id, chunk) VALUES (?, ?)", enumerate(content.chunks(), first_id(message_id)))
+
+
+def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMessage, first: int) -> None:
+    overdue_at = min(message.expires_at, message.warn_at or message.expires_at)
+    db.executemany(
+        """INSERT INTO recipients (id, address, original, destination, class, next_at, overdue_at)
+        VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        [
+            (recipient_id, new.address, new.original, new.destination, int(message.mail_class), effects.now, overdue_at)
+            for recipient_id, new in enumerate(message.recipients, first)
+        ],
+    )
+    effects.change(Sum.COUNT, (Status.PENDING.value, int(message.mail_class)), len(message.recipients))
+    for destination, count in Counter(new.destination for new in message.recipients).items():
+        effects.change(Sum.WAITING, destination, count)
+        effects.ring(destination, effects.now)
+
+
+def quarantine(db: sqlite3.Connection, effects: Effects, message: int, reason: str) -> None:
+    """Nothing of this message is tried any more; what is finished of it stays as it is. A second reason is not kept."""
+    rows = db.execute(
+        "SELECT id, destination, class, status, waiting FROM recipients WHERE id BETWEEN ? AND ?",
+        (first_id(message), last_id(message)),
+    ).fetchall()
+    changed = db.execute(
+        "UPDATE messages SET damaged = ? WHERE id = ? AND damaged = ''", (safe_text(reason) or "damaged", message)
+    ).rowcount
+    if not changed and not any(waiting for *_, waiting in rows):
+        return
+    for _, destination, mail_class, status, waiting in rows:
+        if status in STORED and status not in FINISHED:
+            effects.change(Sum.COUNT, (status, mail_class), -1)
+        effects.change(Sum.WAITING, destination, -waiting)
+        effects.change(Sum.WAITING_OF, message, -waiting)
+    effects.change(Sum.TALLY, "damaged", changed)
+    db.execute(
+        "UPDATE recipients SET waiting = 0 WHERE id BETWEEN ? AND ? AND waiting", (first_id(message), last_id(message))
+    )
+
+
+def quarantine_named(db: sqlite3.Connection, effects: Effects, queue_id: str, reason: str) -> None:
+    row = db.execute("SELECT id FROM messages WHERE queue_id = ?", (queue_id,)).fetchone()
+    if row is not None:
+        quarantine(db, effects, row[0], reason)

@@ -1,0 +1,126 @@
+"""The documents as text for a person."""
+
+import re
+
+import pytest
+
+from mta.control.commands import COMMANDS, Command, parse_command, words_of
+from mta.control.desk import Desk
+from mta.control.render import render
+from mta.control.state import DestinationState
+from mta.control.words import span
+from mta.model.envelope import MailClass
+from mta.model.events import Fact
+from mta.model.lifecycle import Event
+from mta.model.reply import Reply
+from tests.control.conftest import NOW, Mailroom, Present
+
+
+async def text(desk: Desk, *words: str) -> str:
+    command = parse_command(words)
+    return render(command.name, await desk.do(command))
+
+
+async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom, present: Present) -> None:
+    await mail.accept("ann@example.org", at=NOW - 7500, mail_class=MailClass.BULK)
+    await desk.do(parse_command(["hold", "--domain", "example.net"]))
+    present.up = 90061
+    present.at["example.org"] = DestinationState(1, NOW + 60, "451 4.3.0 try later")
+    assert (await text(desk, "status")).splitlines() == [
+        "mta 0.1.0 on mail.example.com, up 1 d 1 h, 1 session",
+        "",
+        "recipients  1 pending, 0 sending, 0 in_doubt, 0 sent, 0 failed, 0 dead, 0 held, 0 cancelled",
+        "urgent      0 waiting",
+        "normal      0 waiting",
+        "bulk        1 waiting, the oldest for 2 h 5 min",
+        "last minute 3 accepted",
+        "held        example.net (mta release)",
+        "",
+        "DESTINATION  WAITING  SESSIONS  RESTS UNTIL           LAST REPLY",
+        "example.org  1        1         2026-01-02 03:05:05Z  451 4.3.0 try later",
+    ]
+
+
+async def test_an_idle_daemon_s_lists_say_so(desk: Desk) -> None:
+    assert await text(desk, "queue") == "nothing waits\n"
+    assert await text(desk, "dead") == "nothing needs a person\n"
+    assert await text(desk, "retry", "--all") == "nothing to do\n"
+
+
+async def test_queue_has_a_row_for_each_recipient(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.accept("ann@example.org", "bob@example.net", sender="")
+    await mail.accept("joe@example.com")
+    lines = (await text(desk, "queue", "--limit", "1")).splitlines()
+    assert re.split(r"  +", lines[1])[:7] == [
+        queue_id,
+        "2026-01-02 03:04:05Z",
+        "normal",
+        "19",
+        "<>",
+        "ann@example.org",
+        "pending",
+    ]
+    assert lines[2].split()[:2] == ["bob@example.net", "pending"]
+    assert lines[3] == "2 messages, 1 of them shown; more: mta show QUEUEID"
+
+
+async def test_show_tells_the_story(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.accept("ann@example.org")
+    await mail.settle("example.org", Event.DEFERRED, Reply(451, "4.7.1", "greylisted"), next_attempt_at=NOW)
+    await mail.settle("example.org", Event.DELIVERED, Reply(250, "2.0.0", "Ok: queued as 4Q2x"), remote_id="4Q2x")
+    shown = await text(desk, "show", queue_id)
+    assert shown.startswith(f'{queue_id}  "Your order"\n')
+    for told in (
+        "ann@example.org: sent after 2 attempts, by mx1.example.org [192.0.2.1], there queued as 4Q2x, 250 2.0.0 Ok",
+        "2026-01-02 03:04:05Z  accepted: safe on disk",
+        "tried, and went on: destination example.org, server mx0.example.org, address 192.0.2.9, phase connect",
+        'reply "4.4.1 connection refused"',
+        "ann@example.org  not taken for now: attempt 1, server mx1.example.org",
+        'reply "451 4.7.1 greylisted", next attempt 2026-01-02 03:04:05Z',
+        "ann@example.org  sent: attempt 2",
+    ):
+        assert told in shown
+    assert "gives up" not in shown
+
+
+async def test_dead_says_why(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.dead("ann@example.org")
+    shown = await text(desk, "dead")
+    assert queue_id in shown
+    assert "ann@example.org: dead after 1 attempt" in shown
+    assert "451 4.3.0 try" in shown
+
+
+async def test_verbs_say_what_they_did(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.accept()
+    assert await text(desk, "hold", queue_id) == f"{queue_id} ann@example.org: pending -> held\n"
+    assert await text(desk, "hold", queue_id) == f"{queue_id} ann@example.org: held (nothing to do)\n"
+    assert await text(desk, "hold", "--all") == "everything is held until it is released\n"
+    assert await text(desk, "release", "--all") == "everything goes on\n"
+
+
+async def test_B54_nothing_from_outside_reaches_the_terminal_raw(desk: Desk, mail: Mailroom, present: Present) -> None:
+    evil = "\x1b[2J\x9b31m\r\n\u202egpj"
+    queue_id = await mail.accept(subject=evil, message_id=f"<{evil}@example.com>")
+    await mail.settle("example.org", Event.GAVE_UP, Reply(451, "4.3.0", evil), remote_id=evil, phase=evil, tls=evil)
+    present.at["example.org"] = DestinationState(1, None, evil)
+    for words in (("status",), ("queue",), ("dead",), ("show", queue_id)):
+        shown = await text(desk, *words)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
+
+
+def test_a_span_has_its_two_largest_units() -> None:
+    assert [span(seconds) for seconds in (0, 0.9, 59, 60, 3600, 3725, 86400, 90061, 10**9)] == [
+        "0 s", "0 s", "59 s", "1 min", "1 h", "1 h 2 min", "1 d", "1 d 1 h", "11574 d 1 h",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_s_words_are_read_as_that_command(name: str, facts: list[Fact]) -> None:
+    examples = {"sender": "", "status": "held", "class": "bulk", "older-than": "5m", "limit": "7", "domain": "example.org"}
+    options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""}}.get(
+        name, {}
+    )
+    refs = ("--x", "<a b@c>") if name in ("cancel", "release") else ("--x",) if name in ("show", "resolve") else ()
+    command = Command(name, refs, options)
+    assert parse_command(words_of(command)) == command

@@ -1,0 +1,77 @@
+"""The DSNs that have a golden file each. `python -m tests.policy.dsn_cases` writes the files anew."""
+
+from pathlib import Path
+
+from mta.model.reply import Reply, finding, parse_reply
+from mta.policy.compose import Stamp
+from mta.policy.dsn import Dsn, DsnRecipient, Fate, header_section
+from mta.policy.dsn_mail import compose_dsn
+
+GOLDEN = Path(__file__).parent / "golden"
+STAMP = Stamp("mail.example.com", 1767323045.678, "<06DSN00000000001@mail.example.com>", "=_00112233445566778899aabb")
+HEADER = (
+    b"Received: from app (localhost [127.0.0.1])\r\n\tby mail.example.com with ESMTP id 06ABCDEFGHJKMN00\r\n"
+    b"From: Shop <shop@example.com>\r\nTo: ann@example.org\r\nSubject: Your order 1234\r\n"
+    b"Message-ID: <order-1234@example.com>\r\n\r\nBody that stays here.\r\n"
+)
+BUSY = parse_reply(450, ["4.2.1 mailbox busy"])
+UNKNOWN = parse_reply(550, ["5.1.1 no such user here"])
+DOUBT = finding("4.4.2", "connection lost after the final dot")
+
+
+def recipient(
+    address: str = "ann@example.org",
+    fate: Fate = Fate.REFUSED,
+    reply: Reply = UNKNOWN,
+    host: str = "mx1.example.org",
+    phase: str = "rcpt",
+    attempts: int = 1,
+    doubts: int = 0,
+    submitted_as: str = "",
+) -> DsnRecipient:
+    return DsnRecipient(address, submitted_as, fate, reply, host, phase, attempts, doubts)
+
+
+def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your order 1234") -> Dsn:
+    return Dsn(
+        to="shop@example.com",
+        queue_id="06ABCDEFGHJKMN00",
+        message_id="<order-1234@example.com>",
+        subject=subject,
+        arrival_date=1767322980.0,
+        will_retry_until=1767754980.0,
+        recipients=recipients,
+        original_header=header_section(header),
+    )
+
+
+MULTI_LINE = parse_reply(550, ["5.2.1 The mailbox is", "5.2.1 disabled: see", "5.2.1 https://example.org/help"])
+NON_ASCII = parse_reply(550, [b"black ip \xb7\xa2\xd0\xc5\xc8\xcb \x1b[2J\0"])
+LONG = parse_reply(554, ["5.7.1 " + "https://example.org/" + "x" * 1200 + " " + "spam " * 60])
+NULL_MX = finding("5.1.10", "nullmx.example accepts no mail (null MX)")
+
+CASES: dict[str, Dsn] = {
+    "failed": dsn(recipient()),
+    "failed-several": dsn(
+        recipient(),
+        recipient("bob@example.org", reply=parse_reply(552, ["5.2.2 quota exceeded"]), phase="final"),
+        recipient("carl@example.org", Fate.GIVEN_UP, BUSY, attempts=23, submitted_as="root@mail.example.com"),
+    ),
+    "delayed": dsn(recipient(fate=Fate.DELAYED, reply=BUSY, attempts=7)),
+    "dead-with-doubt": dsn(recipient(fate=Fate.GIVEN_UP, reply=DOUBT, phase="final", attempts=12, doubts=2)),
+    "held-doubt": dsn(recipient(fate=Fate.UNDECIDED, reply=DOUBT, phase="final", doubts=1)),
+    "null-mx": dsn(recipient("a@nullmx.example", reply=NULL_MX, host="", phase="")),
+    "multi-line-reply": dsn(recipient(reply=MULTI_LINE)),
+    "non-ascii-reply": dsn(recipient(reply=NON_ASCII), subject="Größe XL bestellt"),
+    "long-reply": dsn(recipient(reply=LONG, phase="final")),
+    "purged-original": dsn(recipient(), header=b""),
+}
+
+
+def write_golden_files() -> None:
+    for name, case in CASES.items():
+        (GOLDEN / f"{name}.eml").write_bytes(compose_dsn(case, STAMP))
+
+
+if __name__ == "__main__":
+    write_golden_files()

@@ -1,0 +1,50 @@
+"""Who is told what (interface.md section 4), as a table."""
+
+import pytest
+
+from mta.model.envelope import Kind, Notice
+from mta.model.lifecycle import Event
+from mta.policy.notices import DSN_NOTICES, notices_for
+
+F, D, H, R, A = Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT, Notice.REPORT, Notice.ALERT
+EVENTS: list[tuple[Event, bool, bool, set[Notice], set[Notice]]] = [
+    # event, held doubt, warning due, to the sender, to the postmaster
+    (Event.DELIVERED, False, False, set(), set()),
+    (Event.DELIVERED, False, True, set(), set()),
+    (Event.REFUSED, False, False, {F}, {R}),
+    (Event.REFUSED, False, True, {F}, {R}),
+    (Event.GAVE_UP, False, False, {F}, {A}),
+    (Event.GAVE_UP, False, True, {F}, {A}),
+    (Event.DEFERRED, False, False, set(), set()),
+    (Event.DEFERRED, False, True, {D}, set()),
+    (Event.DOUBTED, False, False, set(), set()),
+    (Event.DOUBTED, False, True, {D}, set()),
+    (Event.DOUBTED, True, False, {H}, {A}),
+    (Event.DOUBTED, True, True, {H}, {A}),
+]
+
+
+@pytest.mark.parametrize(("event", "held", "warn", "sender", "postmaster"), EVENTS)
+def test_a_mail(event: Event, held: bool, warn: bool, sender: set[Notice], postmaster: set[Notice]):
+    assert set(notices_for(Kind.MAIL, "a@example.com", event, held, warn)) == sender | postmaster
+
+
+@pytest.mark.parametrize("kind", [Kind.MAIL, Kind.DSN])
+@pytest.mark.parametrize(("event", "held", "warn", "sender", "postmaster"), EVENTS)
+def test_b09_the_null_path_gets_no_dsn(
+    kind: Kind, event: Event, held: bool, warn: bool, sender: set[Notice], postmaster: set[Notice]
+):
+    """B09, DSN-07: at any age and for any failure; the postmaster hears of it all the same."""
+    assert set(notices_for(kind, "", event, held, warn)) == postmaster
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORT, Kind.ALERT])
+@pytest.mark.parametrize(("event", "held", "warn", "sender", "postmaster"), EVENTS)
+def test_b09_no_report_breeds_a_report(
+    kind: Kind, event: Event, held: bool, warn: bool, sender: set[Notice], postmaster: set[Notice]
+):
+    assert notices_for(kind, "", event, held, warn) == ()
+
+
+def test_every_notice_to_a_sender_is_a_dsn():
+    assert {notice for row in EVENTS for notice in row[3]} == set(DSN_NOTICES)

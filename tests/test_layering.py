@@ -1,0 +1,139 @@
+"""Who may import what: the table of the design, and what follows from "time, randomness and the network are given".
+
+`LAYERS` names for each package which of ours, and which third-party and system modules, it may import; what is missing
+there is forbidden. Standard modules that only compute are free to all.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+_SYSTEM = (
+    "asyncio fcntl importlib logging multiprocessing os random secrets select signal socket sqlite3 ssl subprocess sys"
+    " tempfile threading time uuid"
+)
+SYSTEM = frozenset(_SYSTEM.split())
+"""Standard modules that reach beyond computing: the clock, chance, the network, the disk, the process."""
+COMMON = "model ports doorbell policy spool.base"
+
+LAYERS = {
+    "model": ("", ""),
+    "ports": ("model", ""),
+    "doorbell": ("", "asyncio"),
+    "policy": ("model ports", ""),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
+    "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
+    "spool.base": ("model doorbell", ""),
+    "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
+    "dns": ("model ports", "asyncio dns idna socket"),
+    "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
+    "listener": ("model ports policy spool.base", "aiosmtpd asyncio socket"),
+    "scheduler": (COMMON, "asyncio"),
+    "delivery": (COMMON, "asyncio"),
+    "reports": (COMMON, "asyncio"),
+    "control": ("model ports spool.base", "asyncio msgspec os socket"),
+    "observe": ("model", "asyncio logging msgspec os select threading"),
+    "runtime": ("model ports", "random secrets time"),
+    "systemd": ("", "os socket"),
+    "app": ("cli config control delivery dns listener observe reports runtime scheduler smtp spool systemd " + COMMON,
+            "asyncio os signal socket sys uvloop"),
+    "cli": ("app config control model", "click importlib os sys"),  # model: text made safe
+}  # fmt: skip
+CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
+"""Of `datetime` and `date`: without an argument that was given, they read the clock."""
+
+
+def modules() -> list[str]:
+    return sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "mta").rglob("*.py"))
+
+
+def imported(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every module that is imported, also in functions; `from mta import x` is `mta.x`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: -node.level or None] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" for alias in node.names) if module.startswith("mta") else (module,)
+
+
+def layer_of(module: str) -> str:
+    name = module.removeprefix("mta.")
+    return name if name in LAYERS else name.split(".")[0]
+
+
+def breaches(module: str, source: str) -> list[str]:
+    """What `module` imports, or calls, that its layer may not."""
+    layer = layer_of(module)
+    ours, others = (set(names.split()) for names in LAYERS[layer])
+    tree = ast.parse(source)
+    found = []
+    for name in imported(tree, module):
+        top = name.split(".")[0]
+        if top == "mta":
+            inner = name.removeprefix("mta.")
+            if not any(f"{inner}.".startswith(f"{allowed}.") for allowed in {layer, *ours, "__version__"}):
+                found.append(f"imports {name}")
+        elif top not in others and (top in SYSTEM or is_third_party(top)):
+            found.append(f"imports {name}")
+    return found + [f"reads the clock in line {line}" for line in clock_readings(tree)]
+
+
+def is_third_party(top: str) -> bool:
+    return any(top in names.split() for _, names in LAYERS.values()) or top in {"rich", "cryptography", "dkim", "psycopg"}
+
+
+def clock_readings(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in CLOCK_METHODS
+            and isinstance(node.func.value, ast.Name | ast.Attribute)
+            and ast.unparse(node.func.value) in ("datetime", "date", "datetime.datetime", "datetime.date")
+        ):
+            yield node.lineno
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_keeps_to_its_layer(module: str) -> None:
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    if module == "mta.__init__":
+        assert not list(imported(ast.parse(path.read_text()), "mta"))
+    else:
+        assert not breaches(module.removesuffix(".__init__"), path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("mta.policy.x", "import asyncio"),
+        ("mta.model.x", "def f():\n    from time import time"),
+        ("mta.policy.x", "import os.path"),
+        ("mta.policy.x", "from datetime import datetime\ndatetime.now()"),
+        ("mta.control.x", "import datetime\ndatetime.datetime.utcnow()"),
+        ("mta.policy.x", "import msgspec"),
+        ("mta.delivery.x", "import aiosmtplib"),
+        ("mta.listener.x", "from mta.spool import sqlite"),
+        ("mta.listener.x", "import mta.spool.sqlite"),
+        ("mta.spool.postgres", "from mta.policy import schedule"),
+        ("mta.spool.base", "from mta.spool.sqlite import open_sqlite"),
+        ("mta.observe.x", "from mta.spool.base import Spool"),
+        ("mta.scheduler", "from mta.delivery.worker import Worker"),
+        ("mta.cli.x", "from mta.spool.base import Spool"),
+        ("mta.config.x", "import os"),
+        ("mta.dns.x", "from ..spool import base"),
+        ("mta.observe.x", "import random"),
+    ],
+)
+def test_a_breach_is_found(module: str, source: str) -> None:
+    assert breaches(module, source)
+
+
+def test_uvloop_is_the_app_s_and_aiosmtplib_is_smtp_s() -> None:
+    for name, user in (("uvloop", "app"), ("aiosmtplib", "smtp")):
+        assert [layer for layer, (_, others) in LAYERS.items() if name in others.split()] == [user]

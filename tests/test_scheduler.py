@@ -1,0 +1,276 @@
+"""The scheduler over a spool that is a dict: who gets a session, when, and when not."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mta.doorbell import Doorbell
+from mta.model.envelope import MailClass
+from mta.model.events import Fact, Trouble
+from mta.model.outcome import Disposition, Phase, Scope, Verdict
+from mta.model.reply import finding
+from mta.policy.schedule import RetryPolicy
+from mta.ports import DeliveryOutcome
+from mta.scheduler import Scheduler, SchedulerSettings
+from mta.spool.base import SpoolError
+from tests.support.virtual import VirtualClock, run_virtual, until
+
+POLICY = RetryPolicy(10, 2.0, 4 * 3600, 0.0, 5 * 86400, 0, 0)
+DOWN = Verdict(
+    Disposition.TRANSIENT, Scope.DESTINATION, "4.4.1", finding("4.4.1", "connection refused"), Phase.CONNECT
+)
+
+
+@dataclass
+class World:
+    """A spool of (due at) lists and a delivery that takes `seconds` for each; both record what they saw."""
+
+    seconds: float = 1.0
+    max_sessions: int = 4
+    per_destination: int = 2
+    waiting: dict[str, list[float]] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+    delivered: list[tuple[float, str]] = field(default_factory=list)
+    overdue_told: list[str] = field(default_factory=list)
+    active: dict[str, int] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
+    claims: int = 0
+    broken: bool = False
+    facts: list[Fact] = field(default_factory=list)
+    inside: Callable[[str], None] = lambda destination: None
+
+    def __post_init__(self) -> None:
+        self.doorbell = Doorbell()
+        self.clock = VirtualClock()
+        settings = SchedulerSettings(self.max_sessions, self.per_destination, dict.fromkeys(MailClass, POLICY))
+        self.scheduler = Scheduler(
+            settings,
+            self,  # type: ignore[arg-type]  # the part of the spool that a scheduler uses
+            self.clock,
+            random.Random(1),
+            self.facts.append,
+            self,
+        )
+
+    def submit(self, destination: str, count: int = 1, delay: float = 0.0) -> None:
+        at = self.clock.now() + delay
+        self.waiting.setdefault(destination, []).extend([at] * count)
+        self.doorbell.ring_delivery(destination, at)
+
+    # the spool
+    async def destinations(self, after: str, limit: int) -> list[tuple[str, float]]:
+        self._check()
+        rows = sorted((name, min(at)) for name, at in self.waiting.items() if at and name > after)
+        return rows[:limit]
+
+    async def next_due(self, destination: str) -> float | None:
+        self._check()
+        return min(self.waiting.get(destination, []), default=None)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise SpoolError("disk I/O error")
+
+    # the delivery
+    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
+        self._check()
+        self.claims += 1
+        due = [at for at in self.waiting.get(destination, []) if at <= self.clock.now()]
+        if not due:
+            return DeliveryOutcome(idle=True)
+        self.inside(destination)
+        self.waiting[destination].remove(due[0])
+        claimed()
+        self._count(destination, 1)
+        await asyncio.sleep(self.seconds)
+        self._count(destination, -1)
+        if destination in self.down:
+            self.waiting[destination].append(due[0] + 1)
+            return DeliveryOutcome(trouble=DOWN)
+        self.delivered.append((asyncio.get_running_loop().time() - 1000.0, destination))
+        return DeliveryOutcome()
+
+    def _count(self, destination: str, by: int) -> None:
+        for name in (destination, "*"):
+            self.active[name] = self.active.get(name, 0) + by
+            self.peak[name] = max(self.peak.get(name, 0), self.active[name])
+
+    async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
+        self.overdue_told.append(destination)
+
+    def all_gone(self) -> bool:
+        return not any(self.waiting.values()) and not self.active.get("*")
+
+
+def play(world_of: Callable[[], World], story) -> World:
+    async def main() -> World:
+        world = world_of()
+        task = asyncio.create_task(world.scheduler.run())
+        await story(world)
+        world.scheduler.stop()
+        await asyncio.wait_for(task, 120)
+        return world
+
+    return run_virtual(main())
+
+
+def test_a_ring_is_delivered_without_waiting_for_a_timer():
+    async def story(world: World) -> None:
+        await asyncio.sleep(7)
+        world.submit("a.test")
+        await until(world.all_gone, 5)
+
+    ((at, name),) = play(World, story).delivered
+    assert name == "a.test" and abs(at - 8.0) < 0.001
+
+
+def test_what_waits_from_before_the_start_is_found():
+    def before() -> World:
+        world = World()
+        world.waiting["old.test"] = [0.0, 0.0]
+        return world
+
+    async def story(world: World) -> None:
+        await until(world.all_gone, 10)
+
+    assert [name for _, name in play(before, story).delivered] == ["old.test"] * 2
+
+
+def test_caps_hold_and_are_used():
+    async def story(world: World) -> None:
+        for name in ("a.test", "b.test", "c.test"):
+            world.submit(name, 20)
+        await until(world.all_gone, 100)
+
+    world = play(World, story)
+    assert world.peak["*"] == 4
+    assert {world.peak[name] for name in ("a.test", "b.test", "c.test")} == {2}
+    assert max(at for at, _ in world.delivered) <= 60 / 4 + 2, "the global cap was not used"
+
+
+def test_a_backlog_at_one_destination_does_not_delay_another():
+    """B31: 10,000 rows at a slow destination, one at another."""
+
+    async def story(world: World) -> None:
+        world.submit("slow.test", 10_000)
+        world.submit("slower.test", 10_000)
+        await asyncio.sleep(50.5)
+        world.submit("other.test")
+        await until(lambda: any(name == "other.test" for _, name in world.delivered), 10)
+
+    world = play(World, story)
+    (at,) = [at for at, name in world.delivered if name == "other.test"]
+    assert at <= 53
+
+
+def test_every_destination_has_its_turn():
+    async def story(world: World) -> None:
+        for number in range(40):
+            world.submit(f"d{number:02}.test", 50)
+        await asyncio.sleep(30)
+
+    world = play(World, story)
+    counts = [sum(1 for _, it in world.delivered if it == f"d{number:02}.test") for number in range(40)]
+    assert min(counts) >= max(counts) - 2, counts
+
+
+def test_a_destination_in_trouble_rests_is_probed_by_one_and_recovers():
+    async def story(world: World) -> None:
+        world.down.add("down.test")
+        world.submit("down.test", 100)
+        await asyncio.sleep(600)
+        world.down.clear()
+        await until(world.all_gone, 3600)
+
+    def quick() -> World:
+        return World(seconds=0.1)
+
+    world = play(quick, story)
+    assert 5 <= len(world.overdue_told) <= 12, "10 s, 20 s, 40 s ... at most 5 minutes between two probes"
+    assert len(world.delivered) == 100
+    assert world.peak["down.test"] == 2
+
+
+def test_several_failures_in_one_rest_count_once():
+    async def story(world: World) -> None:
+        world.down.add("down.test")
+        world.submit("down.test", 100)
+        await asyncio.sleep(5)
+        assert 0 < world.scheduler.standings()["down.test"].rests_for <= 10
+
+    play(lambda: World(per_destination=4), story)
+
+
+def test_many_resting_destinations_cost_the_others_nothing():
+    async def story(world: World) -> None:
+        for number in range(2000):
+            world.down.add(f"down{number}.test")
+            world.submit(f"down{number}.test", 5)
+        await asyncio.sleep(1200)
+        before = world.claims
+        world.submit("up.test", 50)
+        await until(lambda: sum(1 for _, it in world.delivered if it == "up.test") == 50, 120)
+        assert world.claims - before < 20_000
+
+    play(lambda: World(seconds=0.01, max_sessions=50), story)
+
+
+def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_seen_within_a_minute():
+    """B34 (a): the clock goes back by a day while something waits for five minutes; and it leaps forward."""
+
+    async def story(world: World) -> None:
+        world.submit("later.test", delay=300)
+        await asyncio.sleep(100)
+        assert not world.delivered
+        world.clock.step = 250.0
+        await until(world.all_gone, 62)
+        world.submit("later.test", delay=30)
+        await asyncio.sleep(1)
+        world.clock.step -= 3600.0
+        world.waiting["later.test"] = [world.clock.now() + 30]
+        world.doorbell.ring_delivery("later.test", world.clock.now() + 30)
+        await until(world.all_gone, 95)
+
+    play(World, story)
+
+
+def test_a_spool_that_fails_pauses_deliveries_is_said_once_and_recovers():
+    async def story(world: World) -> None:
+        world.submit("a.test", 5)
+        await asyncio.sleep(1.5)
+        world.broken = True
+        await asyncio.sleep(20)
+        world.broken = False
+        await until(world.all_gone, 30)
+
+    world = play(World, story)
+    assert len(world.delivered) == 5
+    troubles = [it for it in world.facts if isinstance(it, Trouble)]
+    assert 1 <= len(troubles) <= 21
+    assert "disk I/O error" in troubles[0].detail
+
+
+def test_a_bug_in_one_delivery_stops_no_other():
+    """B31: rows whose processing raises before any network I/O."""
+
+    def bug(destination: str) -> None:
+        if destination == "poison.test":
+            raise RuntimeError("boom")
+
+    async def story(world: World) -> None:
+        world.submit("poison.test", 8)
+        world.submit("good.test", 3)
+        await until(lambda: len(world.delivered) == 3, 10)
+
+    world = play(lambda: World(inside=bug), story)
+    assert world.claims < 20, "the poison is not tried in a busy loop"
+
+
+def test_stop_ends_sessions_after_the_claim_they_have():
+    async def story(world: World) -> None:
+        world.submit("a.test", 1000)
+        await asyncio.sleep(2.5)
+
+    world = play(World, story)
+    assert len(world.delivered) <= 8
