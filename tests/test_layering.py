@@ -36,10 +36,9 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
-    "runtime": ("model ports", "random secrets time"),
-    "systemd": ("", "os socket"),
-    "app": ("cli config control delivery dns listener observe reports runtime scheduler smtp spool systemd " + COMMON,
-            "asyncio os signal socket sys uvloop"),
+    "app.runtime": ("app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
+    "app": ("config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
+            "asyncio logging os secrets signal socket sys uvloop"),
     "cli": ("app config control model", "click importlib os sys"),  # model: text made safe
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})

@@ -153,7 +153,7 @@ class Daemon:
         self.delivery.settings = settings.delivery(self.config)
         self.scheduler.settings = settings.scheduler(self.config)
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
-        pass
+        self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
 
     def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
         old = self.config

@@ -1,1 +1,1 @@
-""""""
+"""The command line: arguments, and what a person sees."""

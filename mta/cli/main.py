@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from io import TextIOWrapper
 
 import click
 
@@ -27,11 +28,15 @@ class Commands(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mta", message="%(prog)s %(version)s")
 @config_option
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> int:
     """An SMTP-native delivery agent: hand a message over on localhost once; it leaves once, in time, and can be followed."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+    return Exit.USAGE  # click takes the command's own, where there is one
 
 
 @cli.command()
@@ -64,14 +69,12 @@ for command in daemon_commands():
 
 def main() -> int:
     """The exit code."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a terminal may know ASCII alone
+    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may know ASCII alone
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="mta", standalone_mode=False)
         sys.stdout.flush()
         return code or 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return Exit.USAGE
     except click.UsageError as error:
         return _failed(Exit.USAGE, [f"{error.format_message()} (see {_help_of(error)})"])
     except CommandError as error:

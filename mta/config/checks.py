@@ -22,6 +22,7 @@ _PRIVATE = tuple(
         "fe80::/10",
     )
 )
+"""Loopback, private and link-local networks; not the shared space of RFC 6598, where a provider\'s customers are."""
 _LEADS_BACK = "{} leads back here: expected an address whose mail is kept elsewhere"
 SMALLEST_LIMIT_OF_SIZE = 64 * 2**10
 SMALLEST_LIMIT_OF_RECIPIENTS = 100
@@ -71,10 +72,9 @@ def _is_loopback(endpoint: Endpoint) -> bool:
 
 
 def _is_own(network: IpNetwork) -> bool:
-    return network.num_addresses == 1 or any(
-        network.version == private.version and network.subnet_of(private)  # type: ignore[arg-type]  # same version, just checked
-        for private in _PRIVATE
-    )
+    """One machine, or a network that no stranger is in."""
+    ends = (network.network_address, network.broadcast_address)
+    return network.num_addresses == 1 or any(all(end in private for end in ends) for private in _PRIVATE)
 
 
 def _repeated_endpoints(endpoints: Iterable[Endpoint]) -> Iterator[Problem]:

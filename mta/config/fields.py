@@ -193,5 +193,5 @@ def socket_path(value: object, base: Path) -> Path:
         raise ValueError('expected a path such as "/run/mta/control.sock"')
     path = base / given
     if len(bytes(path)) > SOCKET_PATH_LIMIT:
-        raise ValueError(f"expected a path of at most {SOCKET_PATH_LIMIT} octets (it is {path})")
+        raise ValueError(f"expected a path of at most {SOCKET_PATH_LIMIT} octets, with all its folders")
     return path

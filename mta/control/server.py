@@ -48,7 +48,7 @@ class ControlServer:
         except OSError as error:
             raise SocketTaken(f"control socket {self._path}: {error.strerror or error}") from None
         self._inode = self._path.lstat().st_ino
-        self._server = await asyncio.start_unix_server(self._client, sock=sock, limit=LINE_LIMIT, backlog=CLIENTS_LIMIT)
+        self._server = await asyncio.start_unix_server(self._accept, sock=sock, limit=LINE_LIMIT, backlog=CLIENTS_LIMIT)
 
     async def close(self) -> None:
         """Hears no more; what is being answered is cut off."""
@@ -61,16 +61,17 @@ class ControlServer:
         await asyncio.gather(*clients, return_exceptions=True)
         _remove(self._path, self._inode)
 
-    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a callback of start_unix_server is a task
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._client(reader, writer))
         self._clients.add(task)
+        task.add_done_callback(self._clients.discard)
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError):
             pass  # the client is gone, or too slow: its own loss
         finally:
-            self._clients.discard(task)
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

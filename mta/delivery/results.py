@@ -39,8 +39,8 @@ def result(
 ) -> RecipientResult:
     """What is recorded of one recipient after an attempt that ended at `now`."""
     event, at = _event(rules, claim, recipient, conclusion, now, chance)
-    warn = event is Event.DEFERRED and schedule.warning_due(claim.warn_at, recipient.warned, now)
     held = event is Event.DOUBTED and at is None
+    warn = event in (Event.DEFERRED, Event.DOUBTED) and schedule.warning_due(claim.warn_at, recipient.warned, now)
     return RecipientResult(
         recipient_id=recipient.id,
         event=event,

@@ -85,8 +85,14 @@ class Delivery:
 
     async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
         """Gives up, or warns about, what can't wait at a destination that rests after `verdict`."""
+        told: set[int] = set()
         while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
-            await self._settle(claim, {it.id: Conclusion(verdict, counted=False) for it in claim.recipients}, ())
+            ids = {it.id for it in claim.recipients}
+            if ids <= told:  # nothing came of telling it: better late than for ever
+                await self._spool.release(claim, self._clock.now())
+                return
+            told |= ids
+            await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
 
     async def stop(self, timeout: float) -> None:
         """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
@@ -109,8 +115,12 @@ class Delivery:
         attempt = self._attempt(flight, now)
         try:
             await attempt.run()
-        except (SpoolError, asyncio.CancelledError):
-            await asyncio.shield(self._spool.release(claim, self._clock.now()))
+        except asyncio.CancelledError:
+            if not flight.must_finish:  # else the dot may be out: the mark stays, for the next start to find
+                await asyncio.shield(self._spool.release(claim, self._clock.now()))
+            raise
+        except SpoolError:
+            await self._spool.release(claim, self._clock.now())
             raise
         except Exception as error:  # a bug of ours: this mail waits, no other is touched
             self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))

@@ -58,37 +58,57 @@ class Intake:
         content: ContentBuffer,
         settings: ListenerSettings,
     ) -> Reply:
-        """The reply to the end of the content; never raises for what the spool does."""
+        """The reply to the end of the content; never raises for what the spool does. Closes `content`, or gives it to the
+        spool, which may still need it when the caller was cancelled."""
         try:
-            if refusal := decoder.fault or self._storing(decoder):
-                return self._refused(refusal, client)
-            return await self._commit(transaction, client, content, decoder.eight_bit, settings)
+            message = self._examine(transaction, client, decoder, content, settings)
         except Exception as error:
-            return self._refused(self.trouble(error), client)
+            message = self.trouble(error)
+        if isinstance(message, Reply):
+            content.close()
+            return self._refused(message, client)
+        return await self._commit(message, content, client)
 
-    async def _commit(
-        self, transaction: Transaction, client: Client, content: ContentBuffer, eight_bit: bool, settings: ListenerSettings
-    ) -> Reply:
+    def _examine(
+        self,
+        transaction: Transaction,
+        client: Client,
+        decoder: ContentDecoder,
+        content: ContentBuffer,
+        settings: ListenerSettings,
+    ) -> NewMessage | Reply:
+        """The message, its content made ready for the spool; or why it is refused."""
+        if decoder.fault is not None:
+            return decoder.fault
+        if decoder.error is not None:
+            return self.trouble(decoder.error)
+        arrival = self._arrival(transaction, client, settings)
+        start = content.prefix(header.LIMIT)
+        prepared = trace.prepare(start, arrival, complete=len(start) == content.size)
+        if isinstance(prepared, Reply):
+            return prepared
+        content.replace_prefix(prepared.length, prepared.by)
+        return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
+
+    def _arrival(self, transaction: Transaction, client: Client, settings: ListenerSettings) -> trace.Arrival:
         now = self._clock.now()
-        identity = queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS))
-        arrival = trace.Arrival(
+        return trace.Arrival(
             hello=client.hello,
             extended=client.extended,
             peer=client.peer,
             hostname=settings.hostname,
-            queue_id=identity,
+            queue_id=queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS)),
             sole=transaction.sole or "",
             at=now,
         )
-        start = content.prefix(header.LIMIT)
-        prepared = trace.prepare(start, arrival, complete=len(start) == content.size)
-        if isinstance(prepared, Reply):
-            return self._refused(prepared, client)
-        content.replace_prefix(prepared.length, prepared.by)
-        message = _message(transaction, arrival, prepared, content.size, eight_bit, settings)
-        await self._spool.accept(message, content, now)
+
+    async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
+        try:
+            await self._spool.accept(message, content, message.accepted_at)
+        except Exception as error:
+            return self._refused(self.trouble(error), client)
         self._observer(_accepted(message, client))
-        return Reply(250, "2.0.0", f"Ok: queued as {identity}")
+        return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
 
     # ------------------------------------------------ what goes wrong
     def trouble(self, error: Exception) -> Reply:
@@ -99,9 +119,6 @@ class Intake:
         if isinstance(error, SpoolFull):
             return _FULL
         return Reply(451, "4.3.0", f"Internal trouble, try again later (error {error_id})")
-
-    def _storing(self, decoder: ContentDecoder) -> Reply | None:
-        return self.trouble(decoder.error) if decoder.error else None
 
     def _refused(self, reply: Reply, client: Client) -> Reply:
         self.turned_away(str(client), reply, "content")
@@ -132,7 +149,7 @@ def _message(
         kind=Kind.MAIL,
         accepted_at=arrival.at,
         expires_at=schedule.expires_at(arrival.at),
-        warn_at=schedule.warn_at(arrival.at),
+        warn_at=schedule.warn_at(arrival.at) if transaction.reverse_path else None,  # there is nobody to warn
     )
 
 

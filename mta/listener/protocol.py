@@ -198,14 +198,22 @@ class SubmissionSession(SMTP):
             self._conversation.reset()
             self._receives_content = self._commits = False
             self._reset_timeout()
-            if not isinstance(content, Reply):
-                content.close()
 
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
-        """Reads to the end of data. Raises IncompleteReadError where the client has gone or was dismissed before."""
+        """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was
+        dismissed, before that."""
         decoder = ContentDecoder(content, self._settings.max_message_size, self._settings.bare_newlines)
         self._replies += _GO_AHEAD
-        await self._flush()
+        try:
+            await self._flush()
+            self._inbox.unread(await self._decode(decoder))
+        except BaseException:
+            content.close()
+            raise
+        return decoder
+
+    async def _decode(self, decoder: ContentDecoder) -> bytes:
+        """Feeds `decoder`; what came behind the end of data."""
         behind = None
         while behind is None:
             chunk = await self._inbox.read(CHUNK)
@@ -213,5 +221,4 @@ class SubmissionSession(SMTP):
                 raise asyncio.IncompleteReadError(b"", None)
             self._reset_timeout()
             behind = decoder.feed(chunk)
-        self._inbox.unread(behind)
-        return decoder
+        return behind

@@ -71,7 +71,7 @@ class _Mail:
 
 
 class Reports:
-    """`run` is the only door."""
+    """`run` does all the work."""
 
     def __init__(
         self,
@@ -93,6 +93,13 @@ class Reports:
             _Collection(Kind.ALERT, Notice.ALERT, settings.alert_interval),
             _Collection(Kind.REPORT, Notice.REPORT, settings.report_interval),
         )
+
+    def reconfigure(self, settings: ReportSettings, locals: Locals) -> None:
+        """New settings from now on; an interval that has begun goes on."""
+        self._settings, self._locals = settings, locals
+        for collection in self._collections:
+            alert = collection.kind is Kind.ALERT
+            collection.interval = settings.alert_interval if alert else settings.report_interval
 
     async def run(self) -> None:
         """Until cancelled."""

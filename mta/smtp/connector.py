@@ -4,12 +4,10 @@ import os
 import ssl
 from functools import cached_property
 
-import aiosmtplib
-
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.ports import Timeouts
-from mta.smtp.dialogue import Client, failure
+from mta.smtp.dialogue import Client, complaint, unanswered
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import observation
 from mta.smtp.session import SmtpSession
@@ -24,12 +22,11 @@ class SmtpConnector:
     async def connect(self, host: str, address: str, port: int) -> tuple[SmtpSession | None, Observation]:
         inbox = Inbox()
         client = Client(address, port, self._hostname, self._timeouts, inbox)
-        both = self._timeouts.connect + self._timeouts.greeting
-        found, error = await answer(client.connect(), inbox, both)
+        error = await complaint(client.connect())
         if client.tcp is None:
             return None, self._unreachable(error)
-        greeting = observation(Phase.BANNER, found)
-        if greeting.seen is not Seen.REPLY:
+        greeting = observation(Phase.BANNER, inbox.take() or unanswered(error, self._timeouts.greeting))
+        if greeting.seen is not Seen.REPLY or (greeting.reply is not None and greeting.reply.code == 421):
             client.tcp.abort()
             return None, greeting
         return SmtpSession(client, inbox, host, address, self._hostname, self._timeouts, self._context), greeting

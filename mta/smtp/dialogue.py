@@ -72,20 +72,19 @@ class Client(aiosmtplib.SMTP):
             return await protocol.read_response(None)
 
 
-async def answer(call: Awaitable[object], inbox: Inbox, timeout: float) -> tuple[Answer, Exception | None]:
-    """What came while the library made `call`, one command, within `timeout` seconds; and the library's own complaint.
-    What was received counts, whatever the library made of it."""
-    error: Exception | None = None
+async def complaint(call: Awaitable[object], timeout: float | None = None) -> Exception | None:
+    """What the library or the network has to say against `call`, one command with at most `timeout` seconds; None if it
+    went well. Of ssl.SSLError and TimeoutError, OSError is the base."""
     try:
         async with asyncio.timeout(timeout):
             await call
-    # OSError has TimeoutError and ssl.SSLError under it; ValueError is a host name that TLS can't ask for
-    except (aiosmtplib.SMTPException, OSError, ValueError) as problem:
-        error = problem
-    return inbox.take() or _unanswered(error, timeout), error
+    except (aiosmtplib.SMTPException, OSError) as error:
+        return error
+    return None
 
 
-def _unanswered(error: Exception | None, timeout: float) -> Answer:
+def unanswered(error: Exception | None, timeout: float) -> Answer:
+    """The answer to a command that has none in the inbox."""
     if isinstance(error, TimeoutError):
         return no_reply(timeout)
     seen = Seen.MALFORMED if isinstance(error, aiosmtplib.SMTPResponseException) else Seen.LOST

@@ -41,7 +41,7 @@ class Inbox:
         self.wake()
 
     def wake(self) -> None:
-        """Something has changed: whoever waits in `changed` looks again."""
+        """Whoever waits in `changed` looks again."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -79,21 +79,25 @@ class Inbox:
 
     async def answer(self, timeout: float) -> Answer:
         """The next answer; LOST or TIMEOUT if there is none within `timeout` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                while (answer := self.take()) is None:
-                    await self.changed()
-        except TimeoutError:
-            return no_reply(timeout)
+        until = asyncio.get_running_loop().time() + timeout
+        while (answer := self.take()) is None:
+            if not await self.changed(until):
+                return no_reply(timeout)
         return answer
 
-    async def changed(self) -> None:
-        """Until `wake`."""
-        self._waiter = asyncio.get_running_loop().create_future()
+    async def changed(self, until: float) -> bool:
+        """Waits for `wake`, at most to the instant `until` of the loop's clock; False when that has come."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= until:
+            return False
+        self._waiter = loop.create_future()
+        alarm = loop.call_at(until, self.wake)
         try:
             await self._waiter
         finally:
+            alarm.cancel()
             self._waiter = None
+        return True
 
     def unasked(self) -> Answer:
         """Why no command may be sent: not in step. A 421 that came by itself is a reply (RFC 5321 section 3.8)."""

@@ -18,7 +18,7 @@ import aiosmtplib
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.ports import EnvelopeReplies, Timeouts
-from mta.smtp.dialogue import Client, Dialogue, failure
+from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import Answer, observation, parse_extensions
 from mta.smtp.stuffing import DotStuffer
@@ -71,29 +71,22 @@ class SmtpSession:
 
     async def starttls(self) -> Observation:
         with self._closed_by_exceptions():
-            error: Exception | None = None
             self._speak_by(self._dialogue)
             if not self._inbox.in_step:
                 return self._observed(Phase.STARTTLS, self._inbox.unasked())
             self._inbox.expect()
-            try:
-                await self._start_tls()
-            # OSError has ssl.SSLError under it; ValueError is a host name that can't be asked for in TLS
-            except (aiosmtplib.SMTPException, OSError, ValueError) as problem:
-                error = problem
-            answer = self._inbox.take() or failure(error or ConnectionError("no reply"))
-            if answer.code != 220:
-                return self._observed(Phase.STARTTLS, answer)
-            return self._handshaken(error)
+            error = await complaint(self._start_tls(), self._timeouts.command)
+            answer = self._inbox.take() or unanswered(error, self._timeouts.command)
+            return self._handshaken(error) if answer.code == 220 else self._observed(Phase.STARTTLS, answer)
 
     async def _start_tls(self) -> None:
         lines = (f"{keyword} {parameters}" for keyword, parameters in self.extensions.items())
         self._client.last_ehlo_response = aiosmtplib.SMTPResponse(250, "\n".join(("", *lines)))
         self._dialogue.upgrading = True
         try:
-            await self._client.starttls(
-                server_hostname=self.host, tls_context=self._context, timeout=self._timeouts.command
-            )
+            await self._client.starttls(server_hostname=self.host, tls_context=self._context, timeout=None)
+        except ValueError as error:
+            raise ConnectionError(f"TLS can't ask for this host name: {error}") from error
         finally:
             self._dialogue.upgrading = False
 
@@ -103,7 +96,7 @@ class SmtpSession:
         if error is not None or transport is None:
             self.abort()
             seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
-            return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {error or 'connection lost'}"))
+            return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {str(error) or seen}"))
         self._transport = transport
         self._wire = Wire(self._inbox, transport, self._tcp)
         self.extensions = {}
@@ -116,11 +109,9 @@ class SmtpSession:
         if not self._inbox.in_step:
             return self._inbox.unasked()
         self._inbox.expect()
-        try:
-            await self._client.execute_command(*(it.encode() for it in words), timeout=self._timeouts.command)
-        except (aiosmtplib.SMTPException, OSError) as error:
-            return self._inbox.take() or failure(error)
-        return self._inbox.take() or failure(ConnectionError("no reply"))
+        timeout = self._timeouts.command
+        error = await complaint(self._client.execute_command(*(it.encode() for it in words), timeout=None), timeout)
+        return self._inbox.take() or unanswered(error, timeout)
 
     # ------------------------------------------------ the transaction
     async def envelope(
@@ -156,8 +147,8 @@ class SmtpSession:
         return self._replies(first, replies, data)
 
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
-        """After a 354 the server owes one more reply, after the content. Neither 354 nor a refusal means that the replies
-        are shifted; so does a 354 without an open transaction: then the session is of no more use."""
+        """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
+        replies are shifted, and the session is of no more use."""
         code = _code(data)
         if code == _GO_AHEAD:
             self._inbox.expect()
@@ -172,7 +163,7 @@ class SmtpSession:
                 raise RuntimeError("content is sent after a 354 alone")
             if (answer := await self._body(chunks)) is None:
                 await gate()
-                answer = self._inbox.take()
+                answer = self._wire.news()
             if answer is not None:
                 return self._stopped(answer)
             self._wire.write(b".\r\n")
@@ -189,15 +180,15 @@ class SmtpSession:
             return answer
         if not await self._wire.flushed(self._timeouts.data):
             return self._stalled()
-        return self._inbox.take()
+        return self._wire.news()
 
     async def _write(self, piece: bytes) -> Answer | None:
-        if answer := self._inbox.take():
+        if answer := self._wire.news():
             return answer
         self._wire.write(piece)
         if not await self._wire.drained(self._timeouts.data):
             return self._stalled()
-        return self._inbox.take()
+        return self._wire.news()
 
     def _stalled(self) -> Answer:
         return Answer(Seen.TIMEOUT, None, (f"the server took no content for {self._timeouts.data:g} s".encode(),))

@@ -5,9 +5,9 @@ peer says something or goes.
 """
 
 import asyncio
-from contextlib import suppress
 
 from mta.smtp.inbox import Inbox
+from mta.smtp.replies import Answer
 
 FLUSH_POLL = 0.01
 """Seconds between two looks at the last octets: a transport tells of its low-water mark, never of an empty buffer."""
@@ -49,33 +49,29 @@ class Wire(asyncio.Protocol):
         else:
             self._transport.write(data)
 
+    def news(self) -> Answer | None:
+        """What has come, or the end of the connection, also one that nobody was told of yet."""
+        if self._transport.is_closing():
+            self._inbox.end(reason_of_loss(None))
+        return self._inbox.take()
+
     async def drained(self, timeout: float) -> bool:
         """Until more may be written, or the peer has spoken or gone; False after `timeout` seconds."""
-        if not self._paused:
-            return True
-        try:
-            async with asyncio.timeout(timeout):
-                while self._paused and not self._interrupted:
-                    await self._inbox.changed()
-        except TimeoutError:
-            return False
+        until = asyncio.get_running_loop().time() + timeout
+        while self._paused and not self._inbox.interrupted:
+            if not await self._inbox.changed(until):
+                return False
         return True
 
     async def flushed(self, timeout: float) -> bool:
         """As `drained`, until TCP has taken everything."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self._unsent and not self._interrupted:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(FLUSH_POLL):
-                            await self._inbox.changed()
-        except TimeoutError:
-            return False
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        while self._unsent and not self._inbox.interrupted:
+            if loop.time() >= until:
+                return False
+            await self._inbox.changed(loop.time() + FLUSH_POLL)
         return True
-
-    @property
-    def _interrupted(self) -> bool:
-        return self._inbox.interrupted
 
     @property
     def _unsent(self) -> int:

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from mta.spool.base import SpoolError
+from mta.spool.base import ContentBuffer, SpoolError
 from mta.spool.claims import Claims
 from mta.spool.connection import Connection, storage_error
 
@@ -71,6 +71,7 @@ class Operation:
     work: Work[Any]
     now: float
     done: "asyncio.Future[Any]"
+    content: ContentBuffer | None
     octets: int
     exclusive: bool
 
@@ -86,17 +87,24 @@ class GroupCommit:
         self._flusher: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def run(self, work: Work[T], now: float, *, octets: int = 0, exclusive: bool = False) -> T:
-        """The result of `work` once it is durable. `octets` is the content it writes; `exclusive`: no claim is looked for
-        until it is committed. Raises `SpoolError`, and what `work` raises. Cancelling the caller does not undo it."""
-        return await self.submit(work, now, octets=octets, exclusive=exclusive)
+    async def run(
+        self, work: Work[T], now: float, *, content: ContentBuffer | None = None, exclusive: bool = False
+    ) -> T:
+        """The result of `work` once it is durable. `content` is what it stores, closed when the work is over (which may
+        be after its caller); `exclusive`: no claim is looked for until it is committed. Raises `SpoolError`, and what
+        `work` raises. Cancelling the caller does not undo it."""
+        return await self.submit(work, now, content=content, exclusive=exclusive)
 
-    def submit(self, work: Work[T], now: float, *, octets: int = 0, exclusive: bool = False) -> "asyncio.Future[T]":
+    def submit(
+        self, work: Work[T], now: float, *, content: ContentBuffer | None = None, exclusive: bool = False
+    ) -> "asyncio.Future[T]":
         """As `run`, begun at once, awaited by who wants to."""
         if self._closed:
+            if content:
+                content.close()
             raise SpoolError("the spool is closed")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Operation(work, now, done, octets, exclusive))
+        self._waiting.append(Operation(work, now, done, content, content.size if content else 0, exclusive))
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush())
         return done
@@ -127,6 +135,9 @@ class GroupCommit:
     async def _commit(self, batch: list[Operation]) -> None:
         try:
             outcomes, effects = await self._connection.run(partial(run_batch, batch, self._claims))
+        except _RolledBack as broken:
+            await self._go_on_after(batch, broken)
+            return
         except (Exception, asyncio.CancelledError) as error:
             _answer(batch, [storage_error(error)] * len(batch))
             if isinstance(error, asyncio.CancelledError):
@@ -135,15 +146,32 @@ class GroupCommit:
         self._committed(effects)
         _answer(batch, outcomes)
 
+    async def _go_on_after(self, batch: list[Operation], broken: "_RolledBack") -> None:
+        place = broken.place
+        _answer(batch[place : place + 1], [storage_error(broken.cause)])
+        self._waiting[:0] = batch[place + 1 :]
+        if place:
+            await self._commit(batch[:place])
+
 
 def _answer(batch: Sequence[Operation], outcomes: Sequence[object]) -> None:
     for operation, outcome in zip(batch, outcomes, strict=True):
+        if operation.content:
+            operation.content.close()
         if operation.done.done():  # its caller was cancelled
             continue
         if isinstance(outcome, Exception):
             operation.done.set_exception(outcome)
         else:
             operation.done.set_result(outcome)
+
+
+class _RolledBack(Exception):
+    """SQLite undid the whole transaction for what one operation met (no space, an I/O error), not only that operation."""
+
+    def __init__(self, place: int, cause: Exception) -> None:
+        super().__init__(place, cause)
+        self.place, self.cause = place, cause
 
 
 def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection) -> tuple[list[object], Effects]:
@@ -153,7 +181,7 @@ def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection
     with claims.lock if any(operation.exclusive for operation in batch) else contextlib.nullcontext():
         db.execute("BEGIN IMMEDIATE")
         try:
-            outcomes = [_run_one(db, operation, effects) for operation in batch]
+            outcomes = [_run_one(db, operation, effects, place) for place, operation in enumerate(batch)]
             _write_totals(db, effects)
             db.execute("COMMIT")
         except BaseException:
@@ -165,15 +193,15 @@ def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection
     return outcomes, effects
 
 
-def _run_one(db: sqlite3.Connection, operation: Operation, effects: Effects) -> object:
+def _run_one(db: sqlite3.Connection, operation: Operation, effects: Effects, place: int) -> object:
     effects.now = operation.now
     before = len(effects.changes)
     db.execute("SAVEPOINT operation")
     try:
         outcome: object = operation.work(db, effects)
     except Exception as error:
-        if not db.in_transaction:  # SQLite has rolled everything back
-            raise
+        if not db.in_transaction:
+            raise _RolledBack(place, error) from error
         db.execute("ROLLBACK TO operation")
         db.execute("RELEASE operation")
         del effects.changes[before:]

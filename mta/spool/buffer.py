@@ -46,8 +46,7 @@ class SpillBuffer:
     def _spill(self, data: bytes) -> None:
         try:
             if self._file is None:
-                self._file = _nameless_file(self._folder)
-                _write_at(self._file, self._memory, 0)
+                self._file = _moved(self._memory, self._folder)
                 self._memory = bytearray()
             _write_at(self._file, data, self._length)
         except OSError as error:
@@ -95,6 +94,16 @@ class SpillBuffer:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def _moved(memory: bytearray, folder: Path) -> int:
+    descriptor = _nameless_file(folder)
+    try:
+        _write_at(descriptor, memory, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _nameless_file(folder: Path) -> int:

@@ -54,7 +54,9 @@ class ThreadConnection:
 
 
 async def connect_threaded(opener: Opener) -> Connection:
-    return ThreadConnection(await aiosqlite.Connection(opener, 64))
+    # opened here and not in the thread: aiosqlite leaves its thread running after an opener that failed
+    db = opener()
+    return ThreadConnection(await aiosqlite.Connection(lambda: db, 64))
 
 
 def open_writer(path: Path) -> sqlite3.Connection:
@@ -73,8 +75,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can't write. Text that is not UTF-8 is read with escapes, so that one damaged row does not spoil
-    a list."""
+    """A connection that can't write."""
     db = _open(path)
     try:
         _settings(db, path)
@@ -82,13 +83,12 @@ def open_reader(path: Path) -> sqlite3.Connection:
     except BaseException:
         db.close()
         raise
-    db.text_factory = _readable
     return db
 
 
 def _open(path: Path) -> sqlite3.Connection:
     # "rw": never makes a file; autocommit: transactions begin and end where they are written
-    return sqlite3.connect(
+    db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         isolation_level=None,
@@ -96,6 +96,8 @@ def _open(path: Path) -> sqlite3.Connection:
         cached_statements=256,
         check_same_thread=False,
     )
+    db.text_factory = _readable
+    return db
 
 
 def _settings(db: sqlite3.Connection, path: Path) -> None:
@@ -120,6 +122,7 @@ def snapshot(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) ->
 
 
 def _readable(octets: bytes) -> str:
+    """Text that is not UTF-8 is read with escapes, so that one damaged row does not spoil a list."""
     return octets.decode("utf-8", "backslashreplace")
 
 

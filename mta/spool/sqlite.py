@@ -34,7 +34,7 @@ from mta.spool.base import (
     SpoolError,
     SpoolRefusal,
 )
-from mta.spool.batch import Effects, GroupCommit, Work
+from mta.spool.batch import Effects, GroupCommit
 from mta.spool.buffer import SpillBuffer
 from mta.spool.claims import Claims
 from mta.spool.connection import Connect, Connection, connect_threaded, open_reader, open_writer, snapshot, storage_error
@@ -116,19 +116,7 @@ class SqliteSpool:
         return SpillBuffer(self._path.parent)
 
     async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
-        await self._store(lambda db, effects: intake.accept(db, effects, message, content), content, now)
-
-    async def _store(self, work: Work[None], content: ContentBuffer | None, now: float) -> None:
-        try:
-            done = self._commits.submit(work, now, octets=content.size if content else 0)
-        except SpoolError:
-            if content:
-                content.close()
-            raise
-        if content:
-            # at the end of the work, not of the caller: a cancelled caller's message is still being stored
-            done.add_done_callback(lambda _: content.close())
-        await done
+        await self._commits.run(lambda db, effects: intake.accept(db, effects, message, content), now, content=content)
 
     # ------------------------------------------------ delivery
     async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
@@ -211,8 +199,8 @@ class SqliteSpool:
     async def report(
         self, notice_ids: Sequence[int], message: NewMessage | None, content: ContentBuffer | None, now: float
     ) -> None:
-        await self._store(
-            lambda db, effects: marks.report(db, effects, notice_ids, message, content), content, now
+        await self._commits.run(
+            lambda db, effects: marks.report(db, effects, notice_ids, message, content), now, content=content
         )
 
     # ------------------------------------------------ persons

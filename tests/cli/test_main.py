@@ -29,7 +29,7 @@ class Shell:
         self.config.write_text(f'[control]\nsocket = "{folder}/c.sock"\n[spool]\nurl = "sqlite:{folder}/spool.db"\n')
 
     def run(self, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-        bare = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUTF8": "1"}
+        bare = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "PYTHONUTF8": "1"}
         return subprocess.run(
             [MTA, *words],
             capture_output=True,

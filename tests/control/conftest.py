@@ -84,7 +84,7 @@ class Mailroom:
             ids = [one.id for one in claim.recipients]
             await self.spool.mark_in_doubt(claim, ids, "mx1.example.org", "192.0.2.1", NOW)
         results = tuple(
-            RecipientResult(one.id, event, reply, host="mx1.example.org", address="192.0.2.1", **more)  # type: ignore[arg-type]
+            RecipientResult(one.id, event, reply, host="mx1.example.org", address="192.0.2.1", **more)
             for one in claim.recipients
         )
         trial = Trial("mx0.example.org", "192.0.2.9", "", "connect", Reply(None, "4.4.1", "connection refused"))

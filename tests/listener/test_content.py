@@ -66,10 +66,10 @@ def test_lin20_lin22_strict_content_round_trips(meant: bytes, cuts: list[int], b
 @given(pieces, cuts)
 @example(b"hi\n.\r", [])
 @example(b"\r\n.\r\r\n.\n", [8])
-def test_lin02_any_octets_end_at_crlf_dot_crlf_alone_and_what_is_stored_can_not_smuggle(wire: bytes, cuts: list[int]) -> None:
+def test_lin02_only_crlf_dot_crlf_ends_any_octets_and_nothing_stored_can_smuggle(wire: bytes, cuts: list[int]) -> None:
     wire = (wire + b"\r\n.\r\n").removeprefix(b".\r\n")
     end = (b"\r\n" + wire).index(b"\r\n.\r\n") + 3
-    decoder, stored, behind = decode(wire, cuts)
+    _, stored, behind = decode(wire, cuts)
     assert behind == wire[end:]
     assert not re.search(rb"\r(?!\n)|(?<!\r)\n", stored)
     assert stored == decode(wire)[1]
@@ -142,7 +142,7 @@ def test_b40_memory_is_bounded_while_too_much_is_drained(chunk: bytes) -> None:
 
 @given(st.lists(st.sampled_from([b"7 bit\r\n", b"caf\xc3\xa9\r\n", b"\n", b"x" * 50]), max_size=6), cuts)
 def test_dat20_eight_bit_content_is_labelled(lines: list[bytes], cuts: list[int]) -> None:
-    decoder, stored, _ = decode(b"".join(lines) + b"\r\n.\r\n", cuts)
+    decoder, _, _ = decode(b"".join(lines) + b"\r\n.\r\n", cuts)
     assert decoder.eight_bit == (b"caf\xc3\xa9\r\n" in lines)
 
 

@@ -32,8 +32,9 @@ class Wire:
     def __init__(self, peername: Any = ("127.0.0.1", 50000), **changes: Any) -> None:
         self.spool = MemorySpool()
         self.facts: list[Any] = []
+        rules, nowhere = submission.settings(**changes), cast(Any, None)
         self.listener = Listener(
-            submission.settings(**changes), cast(Spool, self.spool), FixedClock(), SeededEntropy(), self.facts.append, cast(Any, None)
+            rules, cast(Spool, self.spool), FixedClock(), SeededEntropy(), self.facts.append, nowhere
         )
         self.session: SubmissionSession = self.listener._session()
         self.transport = MemoryTransport(self.session, peername)
@@ -54,7 +55,8 @@ class Wire:
 def test_ext06_replies_and_content_are_the_same_however_the_input_is_cut(cuts: list[int]) -> None:
     script = (
         b"NOOP\nx\r\nEHLO c.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<@@>\r\nRCPT TO:<r@d.test>\r\nDATA\r\nA: b\r\n\r\n"
-        b"..x\r\n.\n\r.\r\n..\r\n.\r\nRSET\r\nDATA\r\nMAIL FROM:<> SIZE=1\r\nRCPT TO:<q@d.test>\r\nDATA\r\n.\r\nVRFY x\r\nQUIT\r\n"
+        b"..x\r\n.\n\r.\r\n..\r\n.\r\nRSET\r\nDATA\r\nMAIL FROM:<> SIZE=1\r\nRCPT TO:<q@d.test>\r\nDATA\r\n.\r\n"
+        b"VRFY x\r\nQUIT\r\n"
     )
 
     async def run(edges: list[int]) -> tuple[bytes, list[bytes]]:

@@ -17,7 +17,12 @@ from mta.spool.base import SpoolError, SpoolFull
 from tests.support.smtp_client import SmtpClient, stuffed
 from tests.support.submission import HOSTNAME, NOW, MemorySpool
 
-BODY = b"line one\r\n.dot line\r\n..two dots\r\n\r\ntrailing space \r\n\tTab\r\n" + "grüße\r\n".encode() + b"x" * 998 + b"\r\n\r\n"
+BODY = (
+    b"line one\r\n.dot line\r\n..two dots\r\n\r\ntrailing space \r\n\tTab\r\n"
+    + "grüße\r\n".encode()
+    + b"x" * 998
+    + b"\r\n\r\n"
+)
 MAIL = b"From: app@shop.test\r\nSubject: hello\r\n\r\n" + BODY
 
 Start = Callable[..., Any]
@@ -111,8 +116,7 @@ async def test_dat22_an_empty_message_is_completed(start: Start) -> None:
     assert set(message) == {"Received", "Message-ID", "Date"}
 
 
-@pytest.mark.parametrize("cuts", [1, 7, 4096])
-async def test_a_header_section_without_end_is_refused(start: Start, cuts: int) -> None:
+async def test_a_header_section_without_end_is_refused(start: Start) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
         said = await client.submit(b"X-Filler: " + b"x" * 900 + b"\r\n" + (b" " + b"x" * 900 + b"\r\n") * 1200)

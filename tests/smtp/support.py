@@ -82,5 +82,13 @@ def fact(observation: Observation) -> tuple[Phase, int | Seen]:
     return observation.phase, code(observation)
 
 
-async def within(seconds: float, awaited: "asyncio.Future[object] | asyncio.Task[object]") -> object:
-    return await asyncio.wait_for(awaited, seconds)
+async def unusable(session: SmtpSession) -> None:
+    """Until the session knows that it is of no more use."""
+    while session.usable:
+        await asyncio.sleep(0)
+
+
+async def ended(session: SmtpSession) -> None:
+    """Until the session's own end of the connection is closed; nothing public tells in the midst of a transaction."""
+    while not session._transport.is_closing():
+        await asyncio.sleep(0)

@@ -87,12 +87,8 @@ def test_b11_text_that_is_not_ascii() -> None:
     assert (reply.code, reply.text) == (550, "black ip \\xb7\\xa2\\x1b[2J\\x00")
 
 
-REPLIES = st.lists(
-    st.tuples(
-        st.integers(200, 599), st.lists(st.binary(max_size=20).map(lambda it: it.replace(b"\n", b"").rstrip(b"\r")), min_size=1)
-    ),
-    max_size=4,
-)
+TEXTS = st.binary(max_size=20).map(lambda it: it.replace(b"\n", b"").rstrip(b"\r"))
+REPLIES = st.lists(st.tuples(st.integers(200, 599), st.lists(TEXTS, min_size=1)), max_size=4)
 
 
 def _wire(code: int, lines: list[bytes]) -> bytes:

@@ -10,7 +10,7 @@ import trustme
 
 from mta.model.outcome import Phase, Seen
 from tests.smtp.support import BRISK, PATIENT, deliver, envelope, fact, greeted
-from tests.support.mx import Close, Hold, ScriptedMx, Silence, server_tls
+from tests.support.mx import Close, Hold, ScriptedMx, Silence, Step, server_tls
 
 
 async def test_a_delivery_in_tls() -> None:
@@ -53,7 +53,7 @@ async def test_b26_a_certificate_of_whatever_kind_will_do(context: object) -> No
     ],
     ids=["closes", "hangs", "speaks in clear", "speaks and closes", "alert"],
 )
-async def test_b26_a_handshake_that_fails(step: object, seen: Seen) -> None:
+async def test_b26_a_handshake_that_fails(step: Step, seen: Seen) -> None:
     async with ScriptedMx({"TLS": step}, tls=server_tls()) as mx:
         session = await greeted(mx, BRISK if seen is Seen.TIMEOUT else PATIENT)
         observation = await session.starttls()

@@ -8,8 +8,22 @@ import pytest
 from mta.model.outcome import Phase, Seen
 from mta.ports import Timeouts
 from mta.smtp.stuffing import DamagedContent
-from tests.smtp.support import BRISK, CONTENT, Gate, chunks, code, deliver, envelope, fact, greeted, ready, send
-from tests.support.mx import Close, Hold, Pass, Reset, ScriptedMx, Silence, Unread, server_tls
+from tests.smtp.support import (
+    BRISK,
+    CONTENT,
+    Gate,
+    chunks,
+    code,
+    deliver,
+    ended,
+    envelope,
+    fact,
+    greeted,
+    ready,
+    send,
+    unusable,
+)
+from tests.support.mx import Close, Hold, Pass, Reset, ScriptedMx, Silence, Step, Unread, server_tls
 
 LARGE = b"x" * 998 + b"\r\n"
 """A line; 20,000 of them are more than loopback sockets hold."""
@@ -223,7 +237,7 @@ async def test_b15_an_unasked_reply_while_idle() -> None:
         assert fact(await deliver(session)) == (Phase.FINAL, 250)
         assert session.usable
         stray.release()
-        await _until_unusable(session)
+        await unusable(session)
         replies = await envelope(session)
         assert fact(replies.mail) == (Phase.MAIL, Seen.MALFORMED)
         assert len(mx.messages) == 1
@@ -236,7 +250,7 @@ async def test_an_idle_421_is_the_answer_to_what_is_asked_next() -> None:
         session = await greeted(mx)
         await deliver(session)
         stray.release()
-        await _until_unusable(session)
+        await unusable(session)
         assert fact((await envelope(session)).mail) == (Phase.MAIL, 421)
 
 
@@ -251,13 +265,8 @@ async def test_a_flood_of_replies_fills_no_memory() -> None:
     async with ScriptedMx({"FINAL": b"250 ok\r\n" + b"250 more\r\n" * 200_000}) as mx:
         session = await greeted(mx)
         assert fact(await deliver(session)) == (Phase.FINAL, 250)
-        await _until_unusable(session)
+        await unusable(session)
         await session.quit()
-
-
-async def _until_unusable(session: object) -> None:
-    while getattr(session, "usable"):  # noqa: B009  # read anew each time round
-        await asyncio.sleep(0)
 
 
 # ---------------------------------------------------------------- before the dot
@@ -281,9 +290,7 @@ async def test_b57_an_early_refusal_counts_although_the_connection_ended() -> No
 
         async def gate() -> None:
             refused.release()
-            await mx.connections[0].closed.wait()
-            while session._transport.is_closing() is False:
-                await asyncio.sleep(0)
+            await ended(session)
 
         assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, 552)
         assert not mx.connections[0].received.endswith(b".\r\n")
@@ -299,7 +306,7 @@ async def test_an_early_reply_that_is_no_refusal_is_not_believed(reply: str) -> 
 
 
 @pytest.mark.parametrize("end", [Close(), Reset()])
-async def test_lost_before_the_dot_is_no_doubt(end: object) -> None:
+async def test_lost_before_the_dot_is_no_doubt(end: Step) -> None:
     async with ScriptedMx({"BODY": end}) as mx:
         session = await ready(mx)
         gate = Gate()
@@ -327,11 +334,23 @@ async def test_lost_at_the_gate_is_no_doubt() -> None:
 
         async def gate() -> None:
             closing.release()
-            await mx.connections[0].closed.wait()
-            while not session._transport.is_closing():
-                await asyncio.sleep(0)
+            await ended(session)
 
         assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, Seen.LOST)
+
+
+async def test_closed_on_our_side_before_the_gate_is_no_doubt() -> None:
+    """A write that failed has closed the transport before anybody was told."""
+    async with ScriptedMx() as mx:
+        session = await ready(mx)
+        gate = Gate()
+
+        async def content() -> AsyncIterator[bytes]:
+            yield CONTENT
+            session._transport.abort()  # as the event loop does when a write fails
+
+        assert fact(await session.content(content(), gate)) == (Phase.BODY, Seen.LOST)
+        assert gate.passed == 0
 
 
 async def test_the_dot_waits_for_the_gate() -> None:
@@ -391,7 +410,7 @@ async def test_b03_damaged_content_never_leaves(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("step", "seen"), [(Close(), Seen.LOST), (Reset(), Seen.LOST), (Silence(), Seen.TIMEOUT), ("what?", Seen.MALFORMED)]
 )
-async def test_b57_no_reply_to_the_dot(step: object, seen: Seen) -> None:
+async def test_b57_no_reply_to_the_dot(step: Step, seen: Seen) -> None:
     async with ScriptedMx({"FINAL": step}) as mx:
         session = await ready(mx, Timeouts(final=0.2))
         assert fact(await send(session)) == (Phase.FINAL, seen)
@@ -447,7 +466,7 @@ async def test_cancelled_while_waiting_for_the_greeting() -> None:
 # ---------------------------------------------------------------- QUIT and RSET: B16
 @pytest.mark.parametrize("step", [Close(), Reset(), "451 no", Silence(), "what?", ("221 bye", Silence())])
 @pytest.mark.parametrize("tls", [False, True])
-async def test_b16_quit_ends_in_time_whatever_the_server_does(step: object, tls: bool) -> None:
+async def test_b16_quit_ends_in_time_whatever_the_server_does(step: Step, tls: bool) -> None:
     async with ScriptedMx({"QUIT": step}, tls=server_tls() if tls else None) as mx:
         session = await greeted(mx, Timeouts(quit=0.2))
         if tls:
@@ -469,7 +488,7 @@ async def test_b16_tls_closed_without_close_notify_at_quit() -> None:
 
 
 @pytest.mark.parametrize("step", ["421 closing", "502 5.5.1 what?", "451 no", Silence()])
-async def test_b16_rset_that_fails_is_seen_and_the_result_stands(step: object) -> None:
+async def test_b16_rset_that_fails_is_seen_and_the_result_stands(step: Step) -> None:
     async with ScriptedMx({"RSET": step}) as mx:
         session = await greeted(mx, BRISK)
         assert fact(await deliver(session)) == (Phase.FINAL, 250)

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self, cast
+from typing import Any, NoReturn, Self, cast
 
 import trustme
 
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
             await own[verb](line)
         elif verb == "MAIL":
             self._rcpts = []
-            self._mail = line if await self._stage("MAIL", line, "250 2.1.0 ok") == 250 else ""
+            self._mail = line if await self._stage("MAIL", line, "250 2.1.0 ok") in (250, 252) else ""
         elif verb == "RCPT":
             code = await self._stage("RCPT", line, "250 2.1.5 ok" if self._mail else "503 5.5.1 need MAIL command")
             self._rcpts += [line] if code in (250, 251, 252) else []
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
                 await step.released.wait()
                 return await self._do(step.step, line)
             case Close() | Reset():
-                self._leave(step)
+                return self._leave(step)
             case Silence() | Unread():
                 if isinstance(step, Unread):
                     self.tcp.pause_reading()
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
             self.transport.write(data)
         return int(data[:3]) if data[:3].isdigit() else None
 
-    def _leave(self, step: Close | Reset) -> None:
+    def _leave(self, step: Close | Reset) -> NoReturn:
         if isinstance(step, Reset):
             self.tcp.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.tcp.abort()

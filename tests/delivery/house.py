@@ -1,0 +1,163 @@
+"""A delivery in its house: the real spool (inline), the real SMTP client, scripted servers, a name service that is a dict."""
+
+import random
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mta.delivery.attempt import Means
+from mta.delivery.hosts import HostMemory
+from mta.delivery.opening import Opener
+from mta.delivery.route import Router
+from mta.delivery.worker import Delivery, DeliverySettings
+from mta.doorbell import Doorbell
+from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient
+from mta.model.events import Fact
+from mta.policy.routing import RoutingRules
+from mta.policy.schedule import RetryPolicy
+from mta.ports import (
+    AddressAnswer,
+    Clock,
+    Connector,
+    DeliveryOutcome,
+    Lookup,
+    MailExchanger,
+    MxAnswer,
+    Reach,
+    Timeouts,
+)
+from mta.smtp.connector import SmtpConnector
+from mta.smtp.pool import ReuseLimits, SessionPool
+from mta.spool.base import DoubtPolicy, MessageView, RecipientView
+from mta.spool.sqlite import SqliteSpool, open_sqlite
+from tests.support.inline import connect_inline
+
+POLICY = RetryPolicy(60, 2.0, 4 * 3600, 0.0, 5 * 86400, 0, 4 * 3600)
+PATIENT = Timeouts(connect=10, greeting=10, command=10, data_init=10, data=10, final=10, quit=1)
+BRISK = Timeouts(connect=0.2, greeting=0.2, command=0.2, data_init=0.2, data=0.2, final=0.2, quit=0.1)
+CONTENT = b"Subject: hello\r\n\r\nhello\r\n"
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    def __init__(self, at: float = 1_800_000_000.0) -> None:
+        self.at = at
+
+    def now(self) -> float:
+        return self.at
+
+
+@dataclass
+class Names:
+    """The name service: domain -> (preference, host, address) lists, or an answer."""
+
+    zones: dict[str, list[tuple[int, str, str]] | MxAnswer] = field(default_factory=dict)
+
+    async def mail_exchangers(self, domain: str) -> MxAnswer:
+        zone = self.zones.get(domain)
+        if zone is None:
+            return MxAnswer(Lookup.NXDOMAIN, detail="no such domain")
+        if isinstance(zone, MxAnswer):
+            return zone
+        return MxAnswer(Lookup.FOUND, tuple(MailExchanger(preference, host) for preference, host, _ in zone))
+
+    async def addresses(self, host: str) -> AddressAnswer:
+        found = tuple(
+            address
+            for zone in self.zones.values()
+            if not isinstance(zone, MxAnswer)
+            for _, name, address in zone
+            if name == host
+        )
+        return AddressAnswer(Lookup.FOUND, found) if found else AddressAnswer(Lookup.NODATA)
+
+
+@dataclass
+class House:
+    spool: SqliteSpool
+    delivery: Delivery
+    pool: SessionPool
+    hosts: HostMemory
+    names: Names
+    clock: Clock
+    facts: list[Fact]
+    count: int = 0
+
+    async def submit(
+        self,
+        *recipients: str,
+        content: bytes = CONTENT,
+        sender: str = "shop@example.com",
+        kind: Kind = Kind.MAIL,
+        policy: RetryPolicy = POLICY,
+        mail_class: MailClass = MailClass.NORMAL,
+        eight_bit: bool = False,
+    ) -> str:
+        """The queue id."""
+        self.count += 1
+        now = self.clock.now()
+        message = NewMessage(
+            queue_id=f"{self.count:016d}",
+            message_id=f"<{self.count}@mail.example.com>",
+            reverse_path=sender,
+            recipients=tuple(NewRecipient(it, it.rpartition("@")[2]) for it in recipients),
+            subject="hello",
+            size=len(content),
+            eight_bit=eight_bit,
+            mail_class=mail_class,
+            kind=kind,
+            accepted_at=now,
+            expires_at=policy.expires_at(now),
+            warn_at=policy.warn_at(now) if sender else None,
+        )
+        buffer = self.spool.buffer()
+        buffer.write(content)
+        await self.spool.accept(message, buffer, now)
+        return message.queue_id
+
+    async def deliver(self, destination: str = "example.org") -> DeliveryOutcome:
+        return await self.delivery.deliver(destination, lambda: None)
+
+    async def show(self, queue_id: str) -> MessageView:
+        view = await self.spool.show(queue_id)
+        assert view is not None
+        return view
+
+    async def recipient(self, queue_id: str, address: str = "") -> RecipientView:
+        view = await self.show(queue_id)
+        return next(it for it in view.recipients if not address or it.address == address)
+
+    async def events(self, queue_id: str) -> list[str]:
+        return [it.event for it in (await self.show(queue_id)).timeline]
+
+
+@asynccontextmanager
+async def house(
+    folder: Path,
+    port: int,
+    *,
+    timeouts: Timeouts = PATIENT,
+    connector: Connector | None = None,
+    clock: Clock | None = None,
+    policy: RetryPolicy = POLICY,
+    doubt_delay: float | None = 600.0,
+    wrap: Callable[[SqliteSpool], SqliteSpool] = lambda spool: spool,
+):
+    clock = clock or Hands()
+    opened, _ = await open_sqlite(
+        folder / "spool.db", doubts=DoubtPolicy(doubt_delay), now=clock.now(), doorbell=Doorbell(), connect=connect_inline
+    )
+    spool = wrap(opened)
+    names, hosts, pool, facts = Names(), HostMemory(), SessionPool(ReuseLimits()), []
+    rules = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
+    router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
+    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
+    settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubt_delay)
+    delivery = Delivery(settings, Means(spool, pool, opener, router, hosts), clock, random.Random(2), facts.append)
+    try:
+        yield House(spool, delivery, pool, hosts, names, clock, facts)
+    finally:
+        await pool.close()
+        await spool.close()

@@ -1,0 +1,88 @@
+"""Reuse of sessions: B15, B16, CLI-15."""
+
+import asyncio
+
+import pytest
+
+from mta.model.outcome import Phase
+from mta.smtp.pool import ReuseLimits, SessionPool
+from tests.smtp.support import deliver, fact, greeted, unusable
+from tests.support.mx import Close, Hold, ScriptedMx, Silence, Step
+
+
+async def test_a_session_is_used_again() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits())
+        assert pool.take("example.org") is None
+        session = await greeted(mx)
+        await deliver(session)
+        pool.give("example.org", session)
+        assert pool.take("example.net") is None
+        assert pool.take("example.org") is session
+        assert pool.take("example.org") is None
+        assert fact(await deliver(session)) == (Phase.FINAL, 250)
+        await session.quit()
+
+
+async def test_what_idles_too_long_is_ended_with_quit() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(idle=0.05))
+        pool.give("example.org", await greeted(mx))
+        await mx.connections[0].closed.wait()
+        assert mx.connections[0].verbs == ["EHLO", "QUIT"]
+        assert pool.take("example.org") is None
+
+
+@pytest.mark.parametrize("stray", ["250 ok", ("421 4.4.2 idle", Close()), Close()])
+async def test_b15_a_session_that_was_spoken_to_while_idle_is_never_handed_out(stray: Step) -> None:
+    held = Hold(stray)
+    async with ScriptedMx({"FINAL": ("250 2.0.0 ok", held)}) as mx:
+        pool = SessionPool(ReuseLimits())
+        session = await greeted(mx)
+        await deliver(session)
+        pool.give("example.org", session)
+        held.release()
+        await unusable(session)
+        assert pool.take("example.org") is None
+        await mx.connections[0].closed.wait()
+        assert "QUIT" not in mx.connections[0].verbs
+
+
+async def test_an_unusable_session_is_not_kept() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits())
+        session = await greeted(mx)
+        session.abort()
+        pool.give("example.org", session)
+        assert pool.take("example.org") is None
+        await mx.connections[0].closed.wait()
+
+
+@pytest.mark.parametrize("limits", [ReuseLimits(transactions=1), ReuseLimits(age=0), ReuseLimits(per_destination=0)])
+async def test_a_session_that_has_done_its_share_is_ended(limits: ReuseLimits) -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(limits)
+        session = await greeted(mx)
+        await deliver(session)
+        pool.give("example.org", session)
+        assert pool.take("example.org") is None
+        await mx.connections[0].closed.wait()
+        assert mx.connections[0].verbs[-1] == "QUIT"
+
+
+async def test_b16_a_slow_goodbye_delays_nobody() -> None:
+    async with ScriptedMx({"QUIT": Silence()}) as mx:
+        pool = SessionPool(ReuseLimits())
+        pool.dismiss(await greeted(mx))
+        await mx.until(lambda: "QUIT" in mx.commands)
+        assert fact(await deliver(await greeted(mx))) == (Phase.FINAL, 250)
+
+
+async def test_close_says_goodbye_to_all() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits())
+        for destination in ("example.org", "example.org", "example.net"):
+            pool.give(destination, await greeted(mx))
+        await asyncio.wait_for(pool.close(), 5)
+        assert [connection.verbs for connection in mx.connections] == [["EHLO", "QUIT"]] * 3
+        assert pool.take("example.org") is None
