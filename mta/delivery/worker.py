@@ -151,8 +151,9 @@ class Delivery:
     async def _settle(self, claim: Claim, conclusions: dict[int, Conclusion], trials: Sequence[Trial]) -> None:
         now = self._clock.now()
         rules = ResultRules(self.settings.classes[claim.mail_class], self.settings.doubt_delay)
+        chance = self._chance.random()  # one for all: what waits together goes in one transaction again
         results = tuple(
-            result(rules, claim, it, conclusions[it.id], now, self._chance.random())
+            result(rules, claim, it, conclusions[it.id], now, chance)
             for it in claim.recipients
             if it.id in conclusions
         )

@@ -69,7 +69,7 @@ class Daemon:
 
     async def listen(self) -> None:
         """Takes in the log, until it ends."""
-        assert self._process.stderr is not None
+        assert self._process.stderr is not None  # noqa: S101 - it was asked for as a pipe
         while line := await self._process.stderr.readline():
             self._take(line)
         self._ended = True

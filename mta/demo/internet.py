@@ -56,7 +56,7 @@ class MailServer:
         """One client, until it or we hang up."""
         try:
             await self._converse(reader, writer)
-        except (OSError, EOFError, ValueError):
+        except (OSError, EOFError, asyncio.LimitOverrunError):
             pass  # it hung up, or sent a line without end
         finally:
             writer.close()
@@ -107,10 +107,10 @@ class NameServer(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         try:
-            question = dns.message.from_wire(data)
-        except dns.exception.DNSException:
-            return
-        self._transport.sendto(self._answer(question).to_wire(), addr)
+            answer = self._answer(dns.message.from_wire(data))
+        except (dns.exception.DNSException, IndexError):
+            return  # no question
+        self._transport.sendto(answer.to_wire(), addr)
 
     def _answer(self, question: dns.message.Message) -> dns.message.Message:
         answer = dns.message.make_response(question)

@@ -167,7 +167,9 @@ class SmtpSession:
             if answer is not None:
                 return self._stopped(answer)
             self._wire.write(b".\r\n")
-            return await self._reply(Phase.FINAL, self._timeouts.final)
+            seen = await self._reply(Phase.FINAL, self._timeouts.final)
+            self._over |= _code(seen) in range(300, 400)  # no reply to a dot: the replies are shifted
+            return seen
 
     async def _body(self, chunks: AsyncIterator[bytes]) -> Answer | None:
         """The content without the final dot; what came instead of its going through."""

@@ -44,6 +44,6 @@ class Claims:
         """The claimed recipients at a destination; the set itself, not a copy."""
         return self._busy.get(destination, ())
 
-    def everyone(self) -> frozenset[int]:
-        """All claimed recipients."""
-        return frozenset().union(*self._busy.values())
+    def everyone(self, without: Collection[int] = ()) -> frozenset[int]:
+        """All claimed recipients, but for those of the claims in `without` (which the transaction at hand ends)."""
+        return frozenset().union(*(ids for claim, (_, ids) in self._held.items() if claim not in without))

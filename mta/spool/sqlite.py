@@ -224,7 +224,7 @@ class SqliteSpool:
         does not follow the backlog."""
         if selection.queue_ids:
             return await self._commits.run(
-                lambda db, effects: orders.order(db, effects, self._claims.everyone(), event, selection),
+                lambda db, effects: orders.order(db, effects, self._claims.everyone(effects.ended), event, selection),
                 now,
                 exclusive=True,
             )

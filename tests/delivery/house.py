@@ -1,4 +1,4 @@
-"""A delivery in its house: the real spool (inline), the real SMTP client, scripted servers, a name service that is a dict."""
+"""A delivery in its house: the real spool (inline), the real SMTP client, scripted servers, names from a dict."""
 
 import random
 from collections.abc import Callable

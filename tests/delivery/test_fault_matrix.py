@@ -136,7 +136,8 @@ async def check(home: House, queue_id: str, expected: Expected) -> None:
         assert it.remote_id == ("MX123" if expected.code == 250 else "")
     assert (it.next_attempt_at is not None) == (expected.status in (Status.PENDING, Status.IN_DOUBT))
     owed = await home.spool.notices([Notice.DSN_FAILED, Notice.REPORT], 10, home.clock.now())
-    assert len([it for it in owed if it.queue_id == queue_id]) == (2 if expected.status is Status.FAILED else 0), "failed and report due are one commit"
+    marks = [it.notice for it in owed if it.queue_id == queue_id]
+    assert len(marks) == (2 if expected.status is Status.FAILED else 0), "failed and report due are one commit"
 
 
 # ---------------------------------------------------------------- CONNECT

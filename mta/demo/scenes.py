@@ -1,0 +1,117 @@
+"""The scenes of the demo and the pretend internet they play in: data alone."""
+
+from dataclasses import dataclass
+
+from mta.demo.internet import Internet, MailServer, always, once
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One message's story. `end` is the recipient's last status; `looks` are commands shown while the message waits for
+    its next attempt, `told` the mails that the daemon writes about it, by their event in the log; `wait` says what is
+    waited for, "" where nothing is. `doubt`: it must be in doubt on its way."""
+
+    title: str
+    opening: str
+    recipient: str
+    subject: str
+    end: str
+    moral: str
+    looks: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    afterwards: tuple[str, ...] = ()
+
+
+def pretend_internet() -> Internet:
+    gone = MailServer("mx.gone.example", down=True)
+    return Internet(
+        {
+            "shop.example": [MailServer("mx.shop.example")],
+            "friends.example": [
+                MailServer(
+                    "mx.friends.example", {"nobody@friends.example": always("550 5.1.1 No such mailbox here")}
+                )
+            ],
+            "careful.example": [
+                MailServer("mx.careful.example", {"bob@careful.example": once("451 4.7.1 I do not know you: come back later")})
+            ],
+            "twins.example": [MailServer("mx1.twins.example", down=True), MailServer("mx2.twins.example")],
+            "no-mail.example": [],
+            "shaky.example": [MailServer("mx.shaky.example", drops=1)],
+            "gone.example": [gone],
+        }
+    )
+
+
+SCENES = (
+    Scene(
+        title="A delivery",
+        opening="A shop's program confirms an order. It talks to the daemon in plain SMTP, as every mail library does, and"
+        " is done as soon as the daemon says 250: from then on the message is safe on disk, and its way is the"
+        " daemon's business.",
+        recipient="ann@friends.example",
+        subject="Your order 1001",
+        end="sent",
+        moral="The daemon looked up which server takes mail for friends.example, and that server took it. The queue id in"
+        " the daemon's 250 finds the message ever after, down to the id under which the remote server has it.",
+    ),
+    Scene(
+        title="Not now: greylisting",
+        opening="Some servers turn strangers away once, since spammers seldom come back. A mail system does.",
+        recipient="bob@careful.example",
+        subject="Your order 1002",
+        end="sent",
+        moral="The program never knew. (The wait is 1 minute by default, and doubles from attempt to attempt.)",
+        looks=("queue",),
+    ),
+    Scene(
+        title="No such mailbox: a bounce",
+        opening="The address has a typing mistake, and the remote server says so for good. Trying again would not help: the"
+        " sender gets a bounce, and the postmaster, who looks after this machine's mail, a report.",
+        recipient="nobody@friends.example",
+        subject="Your order 1003",
+        end="failed",
+        moral="Both went out as mail, through the same spool and by the same rules.",
+        told=("bounced", "reported"),
+    ),
+    Scene(
+        title="The first server is down, the second takes it",
+        opening="twins.example has two mail servers. The preferred one does not answer.",
+        recipient="cara@twins.example",
+        subject="Your order 1004",
+        end="sent",
+        moral="The message went to the second one at once, without waiting.",
+    ),
+    Scene(
+        title="A domain that takes no mail",
+        opening='no-mail.example says so in its DNS ("null MX"). No server is tried; the sender hears of it at once.',
+        recipient="dan@no-mail.example",
+        subject="Your order 1005",
+        end="failed",
+        moral="",
+        told=("bounced",),
+    ),
+    Scene(
+        title="In doubt: did it arrive?",
+        opening="shaky.example's server reads the whole message and then hangs up without an answer. It may have the message"
+        " or not; nobody can know. The daemon does not hide that.",
+        recipient="eve@shaky.example",
+        subject="Your order 1006",
+        end="sent",
+        moral="After a rest (10 minutes by default) the same message went to the same server again, as in_doubt = \"retry\""
+        ' says; with "hold" a person decides. This time the first copy was lost, so there is one.',
+        looks=("queue",),
+    ),
+    Scene(
+        title="Giving up",
+        opening="gone.example has one mail server, and nobody is there. The daemon tries again and again, less and less often,"
+        " until the message is too old (5 days by default, 6 seconds here).",
+        recipient="fred@gone.example",
+        subject="Your order 1007",
+        end="dead",
+        moral="A message that is given up is never dropped silently: the sender gets a bounce, the postmaster an alert, and"
+        " the message stays on the list of those that need a person.",
+        told=("bounced", "alerted"),
+        afterwards=("dead",),
+    ),
+)

@@ -1,0 +1,172 @@
+"""The demo told: each scene's message is handed over, followed to its end, and shown with the daemon's own commands.
+
+Rules: what is printed is what happened; what did not happen as the scene says ends the story with a `StoryError`.
+"""
+
+import email
+import email.policy
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from email.message import EmailMessage
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from mta.control.render import render
+from mta.demo.daemon import POSTMASTER, SENDER, Daemon, Fact, StoryError, running
+from mta.demo.internet import Internet
+from mta.demo.page import Page
+from mta.demo.scenes import Scene
+from mta.demo.submission import SubmissionError, submit
+
+_WAITS = frozenset({"deferred", "in_doubt"})
+_ENDS = frozenset({"sent", "failed", "dead", "cancelled"})
+_CAPTIONS = {
+    "bounced": f"The bounce, as {SENDER} gets it:",
+    "reported": f"The report, as {POSTMASTER} gets it:",
+    "alerted": f"The alert, as {POSTMASTER} gets it:",
+}
+_OPENING = (
+    "This runs the real daemon, `mta serve`, with its spool in a temporary folder, in a pretend internet on this machine:"
+    " a name server and mail servers that take mail, refuse it, or break down. Nothing leaves this machine. Waits are"
+    " seconds here; they are minutes and hours otherwise. All of it takes about 20 seconds."
+)
+_ENDING = (
+    "Seven messages, handed over once each and followed to their end. The daemon has been stopped and its folder removed."
+    " To go on, in this order:"
+)
+_NEXT = (
+    ("mta check", "what your configuration means; none is needed to begin"),
+    ("mta serve", "the daemon for the real internet; it takes mail at 127.0.0.1:2525"),
+    ("mta status", "in another terminal: how much waits, and where there is trouble"),
+)
+_LATER = {"deferred": "not taken", "in_doubt": "in doubt"}
+
+
+async def perform(page: Page, internet: Internet, scenes: Sequence[Scene], patience: float) -> None:
+    """All of it, in a folder that is gone afterwards. Raises `StoryError`, also where a step takes longer than `patience`
+    (seconds)."""
+    page.title("mta: a message's way, from a program on this machine to a mail server far away")
+    page.prose(_OPENING)
+    with TemporaryDirectory(prefix="mta-demo-") as folder:
+        async with internet, running(Path(folder), internet, patience) as daemon:
+            await _Story(page, internet, daemon).tell(scenes)
+    page.heading("That was it")
+    page.prose(_ENDING)
+    page.gap()
+    for words, meaning in _NEXT:
+        page.hint(words, meaning)
+
+
+class _Story:
+    """`tell` once."""
+
+    def __init__(self, page: Page, internet: Internet, daemon: Daemon) -> None:
+        self._page, self._internet, self._daemon = page, internet, daemon
+
+    async def tell(self, scenes: Sequence[Scene]) -> None:
+        """Raises `StoryError`."""
+        for number, scene in enumerate(scenes, 1):
+            self._page.heading(f"{number}. {scene.title}")
+            self._page.prose(scene.opening)
+            self._page.gap()
+            try:
+                await self._play(scene, whole=number == 1)
+            except StoryError as error:
+                raise StoryError(f"{number}. {scene.title}: {error}") from None
+
+    async def _play(self, scene: Scene, *, whole: bool) -> None:
+        queue_id = await self._submit(scene, whole=whole)
+        self._page.gap()
+        await self._follow(scene, queue_id)
+        for event in scene.told:
+            await self._read(event, queue_id)
+        await self._look(f"show {queue_id}")
+        for words in scene.afterwards:
+            await self._look(words)
+        if scene.moral:
+            self._page.prose(scene.moral)
+
+    # ------------------------------------------------ handing over
+    async def _submit(self, scene: Scene, *, whole: bool) -> str:
+        """The queue id. The `whole` conversation is printed, or its gist."""
+        content = [
+            f"From: The shop <{SENDER}>", f"To: {scene.recipient}", f"Subject: {scene.subject}", "",
+            "Thank you! Your parcel is on its way.",
+        ]  # fmt: skip
+        listener = self._page.said if whole else _Gist(self._page)
+        try:
+            reply = await submit(self._daemon.port, SENDER, scene.recipient, content, listener)
+        except (SubmissionError, OSError) as error:
+            raise StoryError(f"the daemon should have taken the message: {error}") from None
+        found = re.search(r"queued as (\w+)", reply)
+        if found is None:
+            raise StoryError(f"the daemon should have given a queue id: {reply}")
+        return found[1]
+
+    # ------------------------------------------------ what happens to it
+    async def _follow(self, scene: Scene, queue_id: str) -> None:
+        hope = f"{scene.recipient} should have ended {scene.end}"
+        looks = list(scene.looks)
+        async for fact in self._daemon.facts(lambda it: it.get("qid") == queue_id and _is_step(it), hope):
+            self._page.happened(fact.get("delay", 0.0), _in_words(fact))
+            event = fact["event"]
+            if event in _ENDS:
+                if event != scene.end or (looks and scene.looks):
+                    raise StoryError(f"{hope}, and ended {event}: {_reply(fact)}")
+                return
+            if event in _WAITS and looks:
+                await self._look(looks.pop())
+                self._page.gap()
+
+    async def _look(self, words: str) -> None:
+        command, *rest = words.split()
+        self._page.command(f"mta {words}", render(command, await self._daemon.ask(command, *rest)))
+
+    # ------------------------------------------------ what is told about it
+    async def _read(self, event: str, queue_id: str) -> None:
+        """The mail that the daemon wrote about the message, when it has arrived."""
+        hope = f"a mail should have told of it ({event})"
+        told = await self._daemon.first(lambda it: it["event"] == event and it.get("qid") == queue_id, hope)
+        own_id = told["report_qid"]
+        await self._daemon.first(lambda it: it["event"] == "sent" and it.get("qid") == own_id, hope)
+        [mail] = [it for it in self._internet.mail["shop.example"][0].received if own_id.encode() in it]
+        self._page.mail(_CAPTIONS[event], _readable(mail))
+
+
+class _Gist:
+    """Prints of a conversation what differs from message to message."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    def __call__(self, who: str, line: str) -> None:
+        if line.startswith(("RCPT", "Subject:")) or " queued as " in line:
+            self._page.said(who, line)
+
+
+def _is_step(fact: Fact) -> bool:
+    return fact["event"] in _ENDS | _WAITS | {"attempt"}
+
+
+def _in_words(fact: Fact) -> str:
+    where = fact.get("host") or "found"
+    words = f"{where}: {_reply(fact)}"
+    if fact["event"] in _WAITS:
+        wait = datetime.fromisoformat(fact["next_attempt_at"]) - datetime.fromisoformat(fact["ts"])
+        return f"{words} -> {_LATER[fact['event']]}, next attempt in {round(wait.total_seconds())} s"
+    if fact["event"] == "attempt":
+        return f"{words} -> the next server"
+    return f"{words} -> {fact['event']}"
+
+
+def _reply(fact: Fact) -> str:
+    return " ".join(str(fact[name]) for name in ("code", "enhanced", "text") if name in fact)
+
+
+def _readable(mail: bytes) -> list[str]:
+    """Subject and text of a mail, as a mail program shows them."""
+    message = cast(EmailMessage, email.message_from_bytes(mail, policy=email.policy.default))
+    text = next(part for part in message.walk() if part.get_content_type() == "text/plain")
+    return [f"Subject: {message['subject']}", "", *text.get_content().splitlines()]
