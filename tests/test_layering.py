@@ -39,7 +39,8 @@ LAYERS = {
     "app.runtime": ("app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
     "app": ("config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
             "asyncio logging os secrets signal socket sys uvloop"),
-    "cli": ("app config control model", "click importlib os sys"),  # model: text made safe
+    "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
+    "cli": ("app config control demo model", "asyncio click importlib os rich signal sys"),  # model: text made safe
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
 """Of `datetime` and `date`: without an argument that was given, they read the clock."""
@@ -83,7 +84,7 @@ def breaches(module: str, source: str) -> list[str]:
 
 
 def is_third_party(top: str) -> bool:
-    return any(top in names.split() for _, names in LAYERS.values()) or top in {"rich", "cryptography", "dkim", "psycopg"}
+    return any(top in names.split() for _, names in LAYERS.values()) or top in {"cryptography", "dkim", "psycopg"}
 
 
 def clock_readings(tree: ast.AST) -> Iterator[int]:

@@ -15,6 +15,7 @@ from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever
+from mta.config.checks import warnings
 from mta.config.model import Config
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
@@ -90,8 +91,8 @@ class Daemon:
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        if self.config.postmaster is None:
-            self.observe(Trouble("warning", "no postmaster is configured: bounce reports and alerts go to nobody"))
+        for problem in warnings(self.config):
+            self.observe(Trouble("warning", str(problem)))
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
@@ -115,7 +116,7 @@ class Daemon:
         )
         desk = Desk(
             self.spool,
-            RunningState(self.scheduler, self.metrics, world.clock),
+            RunningState(self.scheduler, hosts, self.metrics, world.clock),
             world.clock,
             self.observe,
             settings.hostname(config),

@@ -14,6 +14,7 @@ import uvloop
 
 from mta.app.daemon import Daemon, StartError
 from mta.app.runtime import SystemClock, system_runtime
+from mta.app.settings import hostname
 from mta.app.systemd import Notifier, inherited_sockets
 from mta.config.load import load, named
 from mta.config.model import Config
@@ -25,7 +26,7 @@ from mta.model.text import safe_text
 from mta.observe.library import LibraryLog
 from mta.observe.log import LogLines, json_object, key_values
 from mta.observe.sink import DescriptorSink
-from mta.spool.base import SpoolBusy, SpoolError
+from mta.spool.base import SpoolBusy, SpoolDamaged, SpoolError
 
 SPOOL_MASK = 0o077
 """What the daemon makes is its own; the control socket's mode is set apart."""
@@ -86,7 +87,8 @@ def _handle_signals(daemon: Daemon, path: Path | None, notifier: Notifier) -> No
 def _reload(daemon: Daemon, path: Path | None) -> None:
     """A file that is no good changes nothing."""
     try:
-        daemon.reload(load(path, os.environ))
+        config = load(path, os.environ)
+        daemon.reload(config if config.hostname else named(config, hostname(daemon.config)))
     except ConfigError as error:
         daemon.observe(Trouble("error", "the configuration is as it was: the new one is wrong", "; ".join(error.lines())))
     else:
@@ -95,6 +97,8 @@ def _reload(daemon: Daemon, path: Path | None) -> None:
 
 def _failed(error: Exception) -> int:
     print(f"mta: {safe_text(str(error))}", file=sys.stderr)
+    if isinstance(error, SpoolDamaged):
+        return Exit.DATA
     if isinstance(error, SpoolBusy | SocketTaken | OSError):
         return Exit.TRY_LATER
     return Exit.INTERNAL

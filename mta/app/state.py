@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mta.control.state import DestinationState
+from mta.delivery.hosts import HostMemory
 from mta.observe.metrics import Metrics
 from mta.ports import Clock
 from mta.scheduler import Scheduler
@@ -13,6 +14,7 @@ from mta.scheduler import Scheduler
 @dataclass(frozen=True, slots=True)
 class RunningState:
     scheduler: Scheduler
+    hosts: HostMemory
     metrics: Metrics
     clock: Clock
     started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -29,3 +31,7 @@ class RunningState:
 
     def rates(self) -> Mapping[str, float]:
         return self.metrics.snapshot().per_minute
+
+    def wake(self, destination: str) -> None:
+        self.hosts.revive()
+        self.scheduler.wake_destination(destination)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mta.app.elsewhere import domains_elsewhere
 from mta.config.checks import warnings
 from mta.config.describe import effective
 from mta.config.load import load
@@ -23,7 +24,7 @@ def check(path: Path | None, as_json: bool) -> int:
         if as_json:
             _print_json(source, (), (), error.problems)
         raise
-    values, warned = list(effective(config)), list(warnings(config))
+    values, warned = list(effective(config)), [*warnings(config), *domains_elsewhere(config)]
     if as_json:
         _print_json(source, values, warned, ())
     else:

@@ -7,10 +7,11 @@ import sys
 from rich.console import Console
 
 from mta.control.errors import CommandError, Exit
+from mta.demo.daemon import StoryError
 from mta.demo.internet import Internet
 from mta.demo.page import Page
 from mta.demo.scenes import SCENES, pretend_internet
-from mta.demo.story import StoryError, perform
+from mta.demo.story import perform
 from mta.model.text import safe_text
 
 PATIENCE = 20.0
@@ -28,12 +29,11 @@ def demo() -> int:
 
 async def _demo(internet: Internet, patience: float) -> int:
     """A hangup or a termination ends the daemon too, as Ctrl-C does."""
-    task = asyncio.current_task()
+    performance = asyncio.create_task(perform(Page(Console(highlight=False)), internet, SCENES, patience))
     for number in (signal.SIGHUP, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel if task else sys.exit)
-    page = Page(Console(highlight=False))
+        asyncio.get_running_loop().add_signal_handler(number, performance.cancel)
     try:
-        await perform(page, internet, SCENES, patience)
+        await performance
     except (StoryError, CommandError, OSError) as error:
         print(f"mta: the story did not come true: {safe_text(str(error))}", file=sys.stderr)
         return Exit.INTERNAL

@@ -28,7 +28,12 @@ class Commands(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="To begin: `mta demo`, then `mta serve`.",
+)
 @click.version_option(__version__, prog_name="mta", message="%(prog)s %(version)s")
 @config_option
 @click.pass_context
@@ -59,7 +64,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
 @cli.command()
 @config_option
 def demo() -> int:
-    """The whole story in under a minute, without network."""
+    """Shows all of it at work in a pretend internet, in under a minute."""
     return _entry("mta.cli.demo", "demo")()
 
 

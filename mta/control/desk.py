@@ -14,7 +14,7 @@ from mta.control.errors import CommandError, Exit
 from mta.control.state import DaemonState
 from mta.control.views import Json, changes_document, message_document, status_document
 from mta.model.events import Ordered
-from mta.model.lifecycle import Event
+from mta.model.lifecycle import Event, Status
 from mta.ports import Clock, Observer
 from mta.spool.base import Changed, Filter, MessageView, Selection, Spool, SpoolError, SpoolRefusal
 
@@ -22,6 +22,7 @@ EVERYTHING = "*"
 _DEAD_SHOWN = 1000
 _SLICE = 100
 """Messages made into documents without a pause: the daemon's other work goes on in between."""
+_WANT_A_TRY = frozenset({Event.RETRY, Event.RESOLVE_RESEND})
 _EVENTS = {"retry": Event.RETRY, "hold": Event.HOLD, "release": Event.RELEASE, "cancel": Event.CANCEL}
 
 
@@ -90,8 +91,11 @@ class Desk:
     async def _order(self, command: Command) -> Json:
         ids = tuple(dict.fromkeys([await self._one(ref) for ref in command.refs]))
         selection = Selection(ids, command.options.get("recipient", ""), _domain(command))
-        changes = await self.spool.order(_event(command), selection, self.clock.now())
+        event = _event(command)
+        changes = await self.spool.order(event, selection, self.clock.now())
         self._tell(command, selection, changes)
+        if event in _WANT_A_TRY:
+            self._wake(selection, changes)
         return changes_document(changes)
 
     def _tell(self, command: Command, selection: Selection, changes: Sequence[Changed]) -> None:
@@ -102,6 +106,15 @@ class Desk:
             return
         for change in changes:
             self.observer(Ordered(command.name, change.queue_id, change.address, change.note or change.after.value))
+
+    def _wake(self, selection: Selection, changes: Sequence[Changed]) -> None:
+        """What is due, now or before, does not wait for its destination's rest to end."""
+        if selection.queue_ids:
+            wanted = {it.address.rpartition("@")[2].lower() for it in changes if it.after is Status.PENDING}
+        else:
+            wanted = {selection.destination} if selection.destination else set(self.state.destinations())
+        for destination in wanted:
+            self.state.wake(destination)
 
     async def _one(self, ref: str) -> str:
         found = await self.spool.find(ref)

@@ -7,13 +7,14 @@ again, and nothing is coloured. Times are UTC.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from mta.control.timeline import sentence
+from mta.control.timeline import lines, reply_text
 from mta.control.words import clock, count, span, table
 from mta.model.text import safe_text
 
 Json = Mapping[str, Any]
 
 _ASK = "more: mta show QUEUEID"
+_REMEDY = "once more: mta retry QUEUEID; in doubt: mta resolve QUEUEID"
 
 
 def render(command: str, document: Json) -> str:
@@ -33,7 +34,8 @@ def _status(document: Json) -> Iterable[str]:
     sessions = count(document["sessions"], "session")
     yield f"mta {document['version']} on {safe_text(document['hostname'])}, up {span(document['uptime_s'])}, {sessions}"
     yield ""
-    yield "recipients  " + ", ".join(f"{number} {status}" for status, number in document["recipients"].items())
+    counts = ", ".join(f"{number} {status}" for status, number in document["recipients"].items() if number)
+    yield f"recipients  {counts or 'none yet'}"
     for name, found in document["classes"].items():
         oldest = f", the oldest for {span(found['oldest_s'])}" if found["oldest_s"] is not None else ""
         yield f"{name:10}  {found['pending']} waiting{oldest}"
@@ -62,7 +64,7 @@ def _destinations(rows: Sequence[Json]) -> Iterable[str]:
     yield from table(
         ("DESTINATION", "WAITING", "SESSIONS", "RESTS UNTIL", "LAST REPLY"),
         (
-            (row["domain"], row["pending"], row["sessions"], clock(row["suspended_until"]), row["last_reply"] or "")
+            (row["domain"], row["pending"], row["sessions"], clock(row["suspended_until"])[11:], row["last_reply"] or "")
             for row in rows
         ),
     )
@@ -73,25 +75,18 @@ def _queue(document: Json) -> Iterable[str]:
     if not document["messages"]:
         yield "nothing waits"
         return
-    yield from table(
-        ("QUEUE ID", "ACCEPTED", "CLASS", "SIZE", "SENDER", "RECIPIENT", "STATUS", "NEXT ATTEMPT"),
-        (row for message in document["messages"] for row in _waiting(message)),
+    heads = table(
+        ("QUEUE ID", "ACCEPTED", "CLASS", "SIZE", "SENDER"),
+        (
+            (it["queue_id"], clock(it["accepted_at"]), it["class"], it["size"], it["sender"] or "<>")
+            for it in document["messages"]
+        ),
     )
+    for head, message in zip(heads, ({"recipients": ()}, *document["messages"]), strict=True):
+        yield head
+        for recipient in message["recipients"]:
+            yield from _standing(recipient, "    ")
     yield _shown(document)
-
-
-def _waiting(message: Json) -> Iterable[tuple[object, ...]]:
-    """A row for each recipient; what is the message's stands in the first."""
-    head: tuple[object, ...] = (
-        message["queue_id"],
-        clock(message["accepted_at"]),
-        message["class"],
-        message["size"],
-        message["sender"] or "<>",
-    )
-    for recipient in message["recipients"]:
-        yield (*head, recipient["address"], recipient["status"], clock(recipient["next_attempt_at"]))
-        head = ("",) * len(head)
 
 
 def _dead(document: Json) -> Iterable[str]:
@@ -101,11 +96,12 @@ def _dead(document: Json) -> Iterable[str]:
     for message in document["messages"]:
         yield f"{message['queue_id']}  {safe_text(message['sender'] or '<>')}  {_quoted(message['subject'])}"
         if message["damaged"]:
-            yield f"  damaged: {safe_text(message['damaged'])}"
+            yield f"    damaged: {safe_text(message['damaged'])}"
         for recipient in message["recipients"]:
             if recipient["status"] in ("dead", "in_doubt", "held") or recipient["doubts"]:
-                yield f"  {_standing(recipient)}"
+                yield from _standing(recipient, "    ")
     yield _shown(document)
+    yield _REMEDY
 
 
 def _shown(document: Json) -> str:
@@ -119,9 +115,11 @@ def _show(document: Json) -> Iterable[str]:
     for name, value in _facts(document):
         yield f"  {name:12}{safe_text(str(value))}"
     yield ""
-    yield from (_standing(recipient) for recipient in document["recipients"])
+    for recipient in document["recipients"]:
+        yield from _standing(recipient)
     yield ""
-    yield from (sentence(entry) for entry in document["timeline"])
+    for entry in document["timeline"]:
+        yield from lines(entry, whose=len(document["recipients"]) > 1)
 
 
 def _facts(document: Json) -> Iterable[tuple[str, object]]:
@@ -136,28 +134,25 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
         yield "damaged", document["damaged"]
 
 
-def _standing(recipient: Json) -> str:
-    """One recipient in a line: where it stands, and what was heard last."""
-    parts = [f"{recipient['address']}: {recipient['status']} after {count(recipient['attempts'], 'attempt')}"]
-    if recipient["doubts"]:
-        parts.append(f"in doubt {count(recipient['doubts'], 'time')}")
+def _standing(recipient: Json, indent: str = "") -> Iterable[str]:
+    """Where one recipient stands; below it the server that was spoken to, and what was heard last."""
+    head = f"{recipient['address']}: {recipient['status']}"
+    if recipient["attempts"]:
+        head += f" after {count(recipient['attempts'], 'attempt')}"
+    if recipient["doubts"] > (recipient["status"] == "in_doubt"):
+        head += f", in doubt {count(recipient['doubts'], 'time')}"
     if recipient["next_attempt_at"]:
-        parts.append(f"next {clock(recipient['next_attempt_at'])}")
+        head += f", next {clock(recipient['next_attempt_at'])}"
+    yield indent + safe_text(head)
     if recipient["remote_host"]:
-        parts.append(f"by {recipient['remote_host']} [{recipient['remote_address']}]")
-    if recipient["remote_id"]:
-        parts.append(f"there queued as {recipient['remote_id']}")
+        queued = f", there queued as {recipient['remote_id']}" if recipient["remote_id"] else ""
+        yield f"{indent}    " + safe_text(f"{recipient['remote_host']} [{recipient['remote_address']}]{queued}")
     if recipient["reply"]:
-        parts.append(reply_text(recipient["reply"]))
-    return safe_text(", ".join(parts))
+        yield f"{indent}    " + safe_text(reply_text(recipient["reply"]))
 
 
 def _quoted(subject: str | None) -> str:
     return f'"{safe_text(subject)}"' if subject else "(no subject)"
-
-
-def reply_text(reply: Json) -> str:
-    return " ".join(str(part) for part in (reply["code"], reply["enhanced"], reply["text"]) if part)
 
 
 # ---------------------------------------------------------------- what a verb did

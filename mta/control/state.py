@@ -16,7 +16,7 @@ class DestinationState:
 
 
 class DaemonState(Protocol):
-    """What a running daemon tells of itself. Cheap, and never raises."""
+    """What a running daemon tells of itself, and the one thing it is told. Cheap, and never raises."""
 
     def uptime(self) -> float:
         """Seconds since the start."""
@@ -28,4 +28,8 @@ class DaemonState(Protocol):
 
     def rates(self) -> Mapping[str, float]:
         """Events per minute over the last minute, by name: accepted, sent, deferred, failed ..."""
+        ...
+
+    def wake(self, destination: str) -> None:
+        """A person wants this destination tried now, whatever its hosts have shown so far."""
         ...

@@ -52,6 +52,10 @@ class HostMemory:
     def absolve(self, address: str) -> None:
         self._dead.pop(address, None)
 
+    def revive(self) -> None:
+        """A person knows better: every host may be alive again. Each that is not costs one more timeout."""
+        self._dead.clear()
+
     def speaks_clear(self, address: str) -> bool:
         """Whether its TLS failed lately."""
         return self._now() < self._clear.get(address, 0.0)

@@ -87,22 +87,27 @@ class Daemon:
         `StoryError` with the `hope` that was not fulfilled."""
         place = 0
         while True:
-            await self._until(lambda: place < len(self._facts), hope)
-            fact = self._facts[place]
+            try:
+                async with asyncio.timeout(self._patience):
+                    place = await self._find(wanted, place)
+            except TimeoutError:
+                raise StoryError(f"{hope}: nothing was heard of it for {self._patience:g} s") from None
+            if place < 0:
+                raise StoryError(f"{hope}: the daemon ended. {self._last_words}".rstrip())
+            yield self._facts[place]
             place += 1
-            if wanted(fact):
-                yield fact
 
-    async def _until(self, there: Callable[[], bool], hope: str) -> None:
-        try:
-            async with asyncio.timeout(self._patience):
-                while not there():
-                    if self._ended:
-                        raise StoryError(f"{hope}: the daemon ended. {self._last_words}".rstrip())
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            raise StoryError(f"{hope}: nothing was heard of it for {self._patience:g} s") from None
+    async def _find(self, wanted: Callable[[Fact], bool], place: int) -> int:
+        """The place of the first wanted fact at or behind `place`; negative: the daemon ended without it."""
+        while True:
+            for found in range(place, len(self._facts)):
+                if wanted(self._facts[found]):
+                    return found
+            if self._ended:
+                return -1
+            place = len(self._facts)
+            self._news.clear()
+            await self._news.wait()
 
     async def first(self, wanted: Callable[[Fact], bool], hope: str) -> Fact:
         """The first fact that is `wanted`."""
@@ -142,7 +147,7 @@ async def running(folder: Path, internet: Internet, patience: float) -> AsyncIte
             await daemon.first(lambda fact: fact.get("what") == "ready", "the daemon should have started")
             yield daemon
         finally:
-            await asyncio.shield(daemon.stop())
+            await daemon.stop()
             listening.cancel()
 
 

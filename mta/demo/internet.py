@@ -8,9 +8,10 @@ port is bound, and nobody listens there. Mail servers differ by address and shar
 import asyncio
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from typing import cast
 from zlib import crc32
 
 import dns.exception
@@ -102,8 +103,8 @@ class NameServer(asyncio.DatagramProtocol):
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
-        self._transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         try:
@@ -180,18 +181,20 @@ class Internet:
 def reserve(addresses: Sequence[str]) -> list[socket.socket]:
     """A socket at each address, bound to a port that is free at all of them, and not listening: connections are refused
     until somebody listens there. Raises OSError."""
-    for attempt in range(1, RESERVATION_TRIES + 1):
-        sockets: list[socket.socket] = []
-        try:
-            for address in addresses:
-                sockets.append(_bound(address, sockets[0].getsockname()[1] if sockets else 0))
-            return sockets
-        except OSError:
-            for sock in sockets:
-                sock.close()
-            if attempt == RESERVATION_TRIES:
-                raise
-    return []
+    for _ in range(RESERVATION_TRIES):
+        with suppress(OSError):
+            return _reserve(addresses)
+    return _reserve(addresses)
+
+
+def _reserve(addresses: Sequence[str]) -> list[socket.socket]:
+    sockets: list[socket.socket] = []
+    with ExitStack() as failed:
+        for address in addresses:
+            port = sockets[0].getsockname()[1] if sockets else 0
+            sockets.append(failed.enter_context(_bound(address, port)))
+        failed.pop_all()
+    return sockets
 
 
 def _bound(address: str, port: int) -> socket.socket:

@@ -1,7 +1,7 @@
 """What the demo prints: prose, conversations, commands with their output, mails. Colours only where a terminal shows them.
 
-Rules: nothing is longer than the terminal but what a command printed, which is shown as it is; text from outside is safe
-before it comes here, or is made so here.
+Rules: prose is wrapped to the terminal; what was said or printed stands as it is, a line a line. Text from outside is
+made safe here, or by the command that printed it.
 """
 
 import textwrap
@@ -17,6 +17,8 @@ WIDEST = 96
 
 
 class Page:
+    """On `console`, from top to bottom."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._width = min(console.width, WIDEST)
@@ -31,29 +33,28 @@ class Page:
         self._line(text, "bold yellow")
         self._line("-" * len(text), "yellow")
 
-    def prose(self, text: str, style: str = "") -> None:
+    def prose(self, text: str) -> None:
         """A paragraph, with an empty line before it."""
         self._line("")
         for line in textwrap.wrap(text, self._width, break_long_words=False, break_on_hyphens=False):
-            self._line(line, style)
+            self._line(line)
 
     def gap(self) -> None:
         self._line("")
 
     def said(self, who: str, line: str) -> None:
         """A line of an SMTP conversation."""
-        self._line(f"  {who:8}{safe_text(line)}", "cyan" if who == "program" else "green")
+        self._line(f"  {who:8}{safe_text(line)}".rstrip(), "cyan" if who == "program" else "green")
 
-    def happened(self, seconds: float, what: str) -> None:
+    def happened(self, seconds: float, heard: str, meaning: str, style: str) -> None:
         """One fact, so many seconds after the message was accepted."""
-        first = f"  {seconds:4.1f} s  "
-        for line in textwrap.wrap(safe_text(what), self._width - len(first), break_on_hyphens=False):
-            self._line(first + line)
-            first = " " * len(first)
+        self._line("")
+        self._line(f"  {seconds:4.1f} s  {safe_text(heard)}")
+        self._line(f"          -> {meaning}", style)
 
     def hint(self, words: str, meaning: str) -> None:
         """A command to try, and what it does."""
-        self._console.print(Text.assemble("  ", (f"{words:15}", "bold"), meaning), soft_wrap=True)
+        self._console.print(Text.assemble("  ", (f"{words:12}", "bold"), meaning), soft_wrap=True)
 
     def command(self, words: str, output: str) -> None:
         """A command and what it printed."""
@@ -68,7 +69,7 @@ class Page:
 
     def _quote(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._line(f"  | {line}".rstrip(), "bright_black" if line.startswith("#") else "")
+            self._line(f"  | {line}".rstrip())
 
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)

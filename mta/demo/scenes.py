@@ -7,9 +7,9 @@ from mta.demo.internet import Internet, MailServer, always, once
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One message's story. `end` is the recipient's last status; `looks` are commands shown while the message waits for
-    its next attempt, `told` the mails that the daemon writes about it, by their event in the log; `wait` says what is
-    waited for, "" where nothing is. `doubt`: it must be in doubt on its way."""
+    """One message's story. `via` is the event on its way to its `end`, both as in the timeline, "" where there is none;
+    `look` is the command shown at that moment, `afterwards` the one shown in the end. `told` are the mails that the
+    daemon writes about it, by their event in the log."""
 
     title: str
     opening: str
@@ -17,28 +17,24 @@ class Scene:
     subject: str
     end: str
     moral: str
-    looks: tuple[str, ...] = ()
+    via: str = ""
+    look: str = ""
     told: tuple[str, ...] = ()
-    afterwards: tuple[str, ...] = ()
+    afterwards: str = ""
 
 
 def pretend_internet() -> Internet:
-    gone = MailServer("mx.gone.example", down=True)
+    unknown = {"nobody@friends.example": always("550 5.1.1 No such mailbox here")}
+    stranger = {"bob@careful.example": once("451 4.7.1 I do not know you: come back later")}
     return Internet(
         {
             "shop.example": [MailServer("mx.shop.example")],
-            "friends.example": [
-                MailServer(
-                    "mx.friends.example", {"nobody@friends.example": always("550 5.1.1 No such mailbox here")}
-                )
-            ],
-            "careful.example": [
-                MailServer("mx.careful.example", {"bob@careful.example": once("451 4.7.1 I do not know you: come back later")})
-            ],
+            "friends.example": [MailServer("mx.friends.example", unknown)],
+            "careful.example": [MailServer("mx.careful.example", stranger)],
             "twins.example": [MailServer("mx1.twins.example", down=True), MailServer("mx2.twins.example")],
             "no-mail.example": [],
             "shaky.example": [MailServer("mx.shaky.example", drops=1)],
-            "gone.example": [gone],
+            "gone.example": [MailServer("mx.gone.example", down=True)],
         }
     )
 
@@ -62,7 +58,8 @@ SCENES = (
         subject="Your order 1002",
         end="sent",
         moral="The program never knew. (The wait is 1 minute by default, and doubles from attempt to attempt.)",
-        looks=("queue",),
+        via="deferred",
+        look="queue",
     ),
     Scene(
         title="No such mailbox: a bounce",
@@ -76,15 +73,16 @@ SCENES = (
     ),
     Scene(
         title="The first server is down, the second takes it",
-        opening="twins.example has two mail servers. The preferred one does not answer.",
+        opening="twins.example has two mail servers, and the preferred one is switched off.",
         recipient="cara@twins.example",
         subject="Your order 1004",
         end="sent",
         moral="The message went to the second one at once, without waiting.",
+        via="attempt",
     ),
     Scene(
         title="A domain that takes no mail",
-        opening='no-mail.example says so in its DNS ("null MX"). No server is tried; the sender hears of it at once.',
+        opening='no-mail.example says so in its DNS ("null MX"). There is no server to try: the sender hears of it at once.',
         recipient="dan@no-mail.example",
         subject="Your order 1005",
         end="failed",
@@ -98,20 +96,23 @@ SCENES = (
         recipient="eve@shaky.example",
         subject="Your order 1006",
         end="sent",
-        moral="After a rest (10 minutes by default) the same message went to the same server again, as in_doubt = \"retry\""
-        ' says; with "hold" a person decides. This time the first copy was lost, so there is one.',
-        looks=("queue",),
+        moral="After a rest (10 minutes by default) the same message went to the same server again, as in_doubt ="
+        ' "retry" says; with "hold" a person decides. The pretend server had lost the first copy, so there is only one.',
+        via="in_doubt",
+        look="queue",
     ),
     Scene(
         title="Giving up",
-        opening="gone.example has one mail server, and nobody is there. The daemon tries again and again, less and less often,"
-        " until the message is too old (5 days by default, 6 seconds here).",
+        opening="gone.example has one mail server, and nobody is there. The daemon tries again and again, less and less"
+        " often, until the message is too old (5 days by default, 6 seconds here).",
         recipient="fred@gone.example",
         subject="Your order 1007",
         end="dead",
         moral="A message that is given up is never dropped silently: the sender gets a bounce, the postmaster an alert, and"
         " the message stays on the list of those that need a person.",
+        via="deferred",
+        look="status",
         told=("bounced", "alerted"),
-        afterwards=("dead",),
+        afterwards="dead",
     ),
 )

@@ -8,10 +8,8 @@ import email.policy
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from email.message import EmailMessage
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
 
 from mta.control.render import render
 from mta.demo.daemon import POSTMASTER, SENDER, Daemon, Fact, StoryError, running
@@ -20,7 +18,16 @@ from mta.demo.page import Page
 from mta.demo.scenes import Scene
 from mta.demo.submission import SubmissionError, submit
 
-_WAITS = frozenset({"deferred", "in_doubt"})
+_STEPS = {
+    "attempt": ("on to the next server", ""),
+    "deferred": ("not taken for now", "yellow"),
+    "in_doubt": ("in doubt", "yellow"),
+    "sent": ("sent", "green"),
+    "failed": ("failed for good", "red"),
+    "dead": ("given up", "red"),
+    "cancelled": ("cancelled", "red"),
+}
+"""What can happen to a message, by its event in the log: in words, and their colour."""
 _ENDS = frozenset({"sent", "failed", "dead", "cancelled"})
 _CAPTIONS = {
     "bounced": f"The bounce, as {SENDER} gets it:",
@@ -30,7 +37,7 @@ _CAPTIONS = {
 _OPENING = (
     "This runs the real daemon, `mta serve`, with its spool in a temporary folder, in a pretend internet on this machine:"
     " a name server and mail servers that take mail, refuse it, or break down. Nothing leaves this machine. Waits are"
-    " seconds here; they are minutes and hours otherwise. All of it takes about 20 seconds."
+    " seconds here; they are minutes and hours otherwise. All of it takes about 15 seconds."
 )
 _ENDING = (
     "Seven messages, handed over once each and followed to their end. The daemon has been stopped and its folder removed."
@@ -38,16 +45,15 @@ _ENDING = (
 )
 _NEXT = (
     ("mta check", "what your configuration means; none is needed to begin"),
-    ("mta serve", "the daemon for the real internet; it takes mail at 127.0.0.1:2525"),
+    ("mta serve", "the daemon, for the real internet; it takes mail at 127.0.0.1:2525"),
     ("mta status", "in another terminal: how much waits, and where there is trouble"),
 )
-_LATER = {"deferred": "not taken", "in_doubt": "in doubt"}
 
 
 async def perform(page: Page, internet: Internet, scenes: Sequence[Scene], patience: float) -> None:
     """All of it, in a folder that is gone afterwards. Raises `StoryError`, also where a step takes longer than `patience`
     (seconds)."""
-    page.title("mta: a message's way, from a program on this machine to a mail server far away")
+    page.title("mta demo: how mail leaves this machine, and what can happen to it")
     page.prose(_OPENING)
     with TemporaryDirectory(prefix="mta-demo-") as folder:
         async with internet, running(Path(folder), internet, patience) as daemon:
@@ -78,13 +84,11 @@ class _Story:
 
     async def _play(self, scene: Scene, *, whole: bool) -> None:
         queue_id = await self._submit(scene, whole=whole)
-        self._page.gap()
         await self._follow(scene, queue_id)
         for event in scene.told:
             await self._read(event, queue_id)
         await self._look(f"show {queue_id}")
-        for words in scene.afterwards:
-            await self._look(words)
+        await self._look(scene.afterwards)
         if scene.moral:
             self._page.prose(scene.moral)
 
@@ -99,7 +103,7 @@ class _Story:
         try:
             reply = await submit(self._daemon.port, SENDER, scene.recipient, content, listener)
         except (SubmissionError, OSError) as error:
-            raise StoryError(f"the daemon should have taken the message: {error}") from None
+            raise StoryError(f"the daemon should have taken the message: {str(error) or 'no answer'}") from None
         found = re.search(r"queued as (\w+)", reply)
         if found is None:
             raise StoryError(f"the daemon should have given a queue id: {reply}")
@@ -107,20 +111,24 @@ class _Story:
 
     # ------------------------------------------------ what happens to it
     async def _follow(self, scene: Scene, queue_id: str) -> None:
-        hope = f"{scene.recipient} should have ended {scene.end}"
-        looks = list(scene.looks)
-        async for fact in self._daemon.facts(lambda it: it.get("qid") == queue_id and _is_step(it), hope):
-            self._page.happened(fact.get("delay", 0.0), _in_words(fact))
+        hope = f"{scene.recipient} should have ended as {scene.end}"
+        passed = not scene.via
+        async for fact in self._daemon.facts(lambda it: it.get("qid") == queue_id and it["event"] in _STEPS, hope):
             event = fact["event"]
+            self._page.happened(fact.get("delay", 0.0), *_in_words(fact))
             if event in _ENDS:
-                if event != scene.end or (looks and scene.looks):
-                    raise StoryError(f"{hope}, and ended {event}: {_reply(fact)}")
-                return
-            if event in _WAITS and looks:
-                await self._look(looks.pop())
-                self._page.gap()
+                break
+            if event == scene.via and not passed:
+                passed = True
+                await self._look(scene.look)
+        if not passed:
+            hope += f" by way of {scene.via}"
+        if event != scene.end or not passed:
+            raise StoryError(f"{hope}, and came to {event} ({_reply(fact)})")
 
     async def _look(self, words: str) -> None:
+        if not words:
+            return
         command, *rest = words.split()
         self._page.command(f"mta {words}", render(command, await self._daemon.ask(command, *rest)))
 
@@ -146,19 +154,14 @@ class _Gist:
             self._page.said(who, line)
 
 
-def _is_step(fact: Fact) -> bool:
-    return fact["event"] in _ENDS | _WAITS | {"attempt"}
-
-
-def _in_words(fact: Fact) -> str:
-    where = fact.get("host") or "found"
-    words = f"{where}: {_reply(fact)}"
-    if fact["event"] in _WAITS:
-        wait = datetime.fromisoformat(fact["next_attempt_at"]) - datetime.fromisoformat(fact["ts"])
-        return f"{words} -> {_LATER[fact['event']]}, next attempt in {round(wait.total_seconds())} s"
-    if fact["event"] == "attempt":
-        return f"{words} -> the next server"
-    return f"{words} -> {fact['event']}"
+def _in_words(fact: Fact) -> tuple[str, str, str]:
+    """What was heard, what it means, and its colour."""
+    heard = f"{fact.get('host') or 'name service'}: {_reply(fact)}"
+    meaning, style = _STEPS[fact["event"]]
+    if next_at := fact.get("next_attempt_at"):
+        wait = datetime.fromisoformat(next_at) - datetime.fromisoformat(fact["ts"])
+        meaning += f"; next attempt in {round(wait.total_seconds())} s"
+    return heard, meaning, style
 
 
 def _reply(fact: Fact) -> str:
@@ -167,6 +170,6 @@ def _reply(fact: Fact) -> str:
 
 def _readable(mail: bytes) -> list[str]:
     """Subject and text of a mail, as a mail program shows them."""
-    message = cast(EmailMessage, email.message_from_bytes(mail, policy=email.policy.default))
+    message = email.message_from_bytes(mail, policy=email.policy.default)
     text = next(part for part in message.walk() if part.get_content_type() == "text/plain")
     return [f"Subject: {message['subject']}", "", *text.get_content().splitlines()]

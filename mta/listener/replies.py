@@ -9,11 +9,11 @@ TEXT_LIMIT = 480
 def wire(reply: Reply) -> bytes:
     """A reply whose text is ASCII; one too long for a line gets several."""
     text = reply.text
-    return lines(reply, [text[at : at + TEXT_LIMIT] for at in range(0, max(len(text), 1), TEXT_LIMIT)])
+    return lines(reply, [text[at : at + TEXT_LIMIT] for at in range(0, len(text), TEXT_LIMIT)] or [""])
 
 
 def lines(reply: Reply, texts: list[str]) -> bytes:
     """A reply of several lines, each with the code and the enhanced code; `texts` stand in for the reply's own."""
     status = f"{reply.enhanced} " if reply.enhanced else ""
-    marks = "-" * (len(texts) - 1) + " "
-    return "".join(f"{reply.code}{mark}{status}{text}\r\n" for mark, text in zip(marks, texts, strict=True)).encode("ascii")
+    continued = "".join(f"{reply.code}-{status}{text}\r\n" for text in texts[:-1])
+    return f"{continued}{reply.code} {status}{texts[-1]}\r\n".encode("ascii")

@@ -67,6 +67,6 @@ def _name(fact: Fact) -> str:
         case Reported():
             return "reports"
         case Trouble():
-            return "" if fact.severity == "debug" else "troubles"
+            return "" if fact.severity in ("debug", "info") else "troubles"
         case _:
             return ""

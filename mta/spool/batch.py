@@ -143,8 +143,8 @@ class GroupCommit:
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
-        self._committed(effects)
         _answer(batch, outcomes)
+        self._committed(effects)
 
     async def _go_on_after(self, batch: list[Operation], broken: "_RolledBack") -> None:
         place = broken.place

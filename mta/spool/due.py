@@ -113,8 +113,9 @@ def _held_back(db: sqlite3.Connection, destination: str) -> bool:
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
     octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
+# NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
-    reply_code, reply_enhanced, reply_text FROM recipients
+    reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
     WHERE id BETWEEN :first AND :last AND destination = :destination AND waiting AND """
 
 

@@ -47,17 +47,20 @@ def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMes
 
 
 def quarantine(db: sqlite3.Connection, effects: Effects, message: int, reason: str) -> None:
-    """Nothing of this message is tried any more; what is finished of it stays as it is. A second reason is not kept."""
+    """Nothing of this message is tried any more; what is finished of it stays as it is, and so does a message that is
+    finished altogether. A second reason is not kept."""
     rows = db.execute(
-        "SELECT id, destination, class, status, waiting FROM recipients WHERE id BETWEEN ? AND ?",
+        "SELECT destination, class, status, waiting FROM recipients WHERE id BETWEEN ? AND ?",
         (first_id(message), last_id(message)),
     ).fetchall()
+    if all(status in FINISHED for _, _, status, _ in rows):
+        return
     changed = db.execute(
         "UPDATE messages SET damaged = ? WHERE id = ? AND damaged = ''", (safe_text(reason) or "damaged", message)
     ).rowcount
     if not changed and not any(waiting for *_, waiting in rows):
         return
-    for _, destination, mail_class, status, waiting in rows:
+    for destination, mail_class, status, waiting in rows:
         if status in STORED and status not in FINISHED:
             effects.change(Sum.COUNT, (status, mail_class), -1)
         effects.change(Sum.WAITING, destination, -waiting)

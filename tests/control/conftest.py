@@ -28,6 +28,7 @@ class Present:
     now: float = NOW
     up: float = 12.5
     at: dict[str, DestinationState] = field(default_factory=dict)
+    woken: list[str] = field(default_factory=list)
 
     def uptime(self) -> float:
         return self.up
@@ -37,6 +38,9 @@ class Present:
 
     def rates(self) -> Mapping[str, float]:
         return {"accepted": 3, "sent": 0}
+
+    def wake(self, destination: str) -> None:
+        self.woken.append(destination)
 
 
 class Clock:

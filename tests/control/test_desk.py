@@ -221,6 +221,19 @@ async def test_retry_of_a_destination_makes_its_mail_due(desk: Desk, mail: Mailr
     assert (facts[-1].verb, facts[-1].target) == ("retry", "example.org")
 
 
+async def test_a_retry_does_not_wait_for_the_destination_s_rest(desk: Desk, mail: Mailroom, present: Present) -> None:
+    queue_id = await mail.accept("ann@example.org", "bob@example.net")
+    await do(desk, "hold", queue_id, "--recipient", "bob@example.net")
+    assert present.woken == []
+    await do(desk, "retry", queue_id)
+    assert present.woken == ["example.org"], "what is held is not due"
+    await do(desk, "retry", "--domain", "example.org")
+    assert present.woken == ["example.org"] * 2, "it was due already"
+    present.at = {"example.net": DestinationState(0, NOW + 60, "")}
+    await do(desk, "retry", "--all")
+    assert present.woken[2:] == ["example.net"]
+
+
 async def test_what_is_being_sent_is_said_to_be_so(desk: Desk, mail: Mailroom) -> None:
     queue_id = await mail.accept()
     await mail.spool.claim("example.org", 1, NOW)

@@ -2,7 +2,8 @@
 
 import contextlib
 import random
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -58,10 +59,16 @@ class World:
             place = place.setdefault(name, {})
         place.update(values)
 
+    @contextlib.contextmanager
+    def spool(self) -> Iterator[sqlite3.Connection]:
+        """The spool's file, opened behind the daemon's back; each statement is a transaction of its own."""
+        with contextlib.closing(sqlite3.connect(self.folder / "spool.db", isolation_level=None, timeout=20)) as db:
+            yield db
+
     # ------------------------------------------------ the internet
     async def mx(self, *domains: str, script: Mapping[str, Any] | None = None, **how: Any) -> ScriptedMx:
         """A server that is the only mail exchanger of these domains."""
-        server = await self._stack.enter_async_context(ScriptedMx(script, host=self.address(), port=self.port, **how))
+        server = await self._stack.enter_async_context(ScriptedMx(script, port=self.port, **{"host": self.address(), **how}))
         for domain in domains:
             self.route(domain, server.address)
         return server
@@ -96,7 +103,7 @@ def subject(message: Message) -> str:
 
 
 @contextlib.contextmanager
-def no_surprise(daemon: Daemon):
+def no_surprise(daemon: Daemon) -> Iterator[None]:
     """The golden rule: whatever happened, the log holds no traceback, and each of its lines is one."""
     yield
     text = daemon.log_text

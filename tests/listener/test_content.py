@@ -1,6 +1,7 @@
 """The way of content from the wire into the spool, octet by octet."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def decode(wire: bytes, cuts: Any = (), bare_newlines: Any = "normalize", limit:
     decoder = ContentDecoder(buffer, limit, bare_newlines)
     edges = [0, *sorted(cut % (len(wire) + 1) for cut in cuts), len(wire)]
     behind: bytes | None = None
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         if behind is not None:
             behind += wire[start:end]
         else:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +141,18 @@ async def test_b01_a_client_that_hangs_up_while_its_message_is_committed(
         assert [reply[:3] for reply in await client.replies(5)] == ["250", "250", "250", "354", "250"]
         assert await client.at_end()
     client.writer.close()
+
+
+def test_b01_a_half_closed_session_is_answered_on_uvloop_too() -> None:
+    async def run() -> None:
+        async with submission.bench() as running, await SmtpClient.connect(running.endpoint) as client:
+            await client.send(WHOLE)
+            client.half_close()
+            assert [reply[:3] for reply in await client.replies(5)] == ["250", "250", "250", "354", "250"]
+            assert await client.at_end()
+            assert len(running.spool.accepted) == 1
+
+    uvloop.run(run())
 
 
 @pytest.mark.parametrize("sent", [WHOLE[:-3], WHOLE[:-2], WHOLE[:60]])

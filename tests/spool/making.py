@@ -1,6 +1,7 @@
 """Values for the spool's tests."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.lifecycle import Event
@@ -69,9 +70,9 @@ def result(
     )
 
 
-def outcome(claim: Claim, event: Event, reply: Reply = OK, **more: object) -> Settlement:
+def outcome(claim: Claim, event: Event, reply: Reply = OK, **more: Any) -> Settlement:
     """The same result for all recipients of a claim."""
-    results = [result(claim, event, reply, place=place, **more) for place in range(len(claim.recipients))]  # type: ignore[arg-type]
+    results = [result(claim, event, reply, place=place, **more) for place in range(len(claim.recipients))]
     return Settlement(claim, tuple(results))
 
 

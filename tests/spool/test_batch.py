@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mta.model.lifecycle import Event, Status
-from mta.spool.base import SpoolError, SpoolFull
+from mta.spool.base import Filter, SpoolError, SpoolFull
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.faults import Statements
 from tests.spool.house import House
@@ -36,8 +36,6 @@ async def spool(house: House, statements: Statements) -> SqliteSpool:
 
 
 async def numbers(spool: SqliteSpool) -> list[int]:
-    from mta.spool.base import Filter
-
     found, _ = await spool.queue(Filter(limit=1000))
     return [int(one.queue_id) for one in found]
 

@@ -1,6 +1,7 @@
 """Damage (B49): a damaged row is set apart and shown while the rest goes on; a damaged file is refused and left alone."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ async def test_content_that_breaks_off_while_it_is_read_is_an_error(house: House
         await read(spool, ONE)
 
 
-def _write(content: bytes):  # type: ignore[no-untyped-def]
+def _write(content: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(content)
 
 
@@ -126,7 +127,7 @@ def _foreign(path: Path) -> None:
     ],
     ids=["empty", "text", "foreign"],
 )
-async def test_b49_what_is_no_spool_is_refused_and_left_as_it_is(house: House, make, words: str) -> None:  # type: ignore[no-untyped-def]
+async def test_b49_what_is_no_spool_is_refused_and_left_as_it_is(house: House, make: Callable[[Path], object], words: str) -> None:
     make(house.path)
     before = house.path.read_bytes()
     with pytest.raises(SpoolDamaged, match=f"{house.path} .*{words}.*move it away"):

@@ -13,7 +13,7 @@ import pytest
 
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Filter, Selection, SpoolError
-from mta.spool.connection import connect_threaded
+from mta.spool.connection import Connection, Opener, connect_threaded
 from tests.spool.house import House
 from tests.spool.invariants import check
 from tests.spool.making import CONTENT, NOW, claimed, mark, message, outcome, put, queue_id, read
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 async def test_b48_every_connection_is_durable_by_itself(house: House) -> None:
     found = []
 
-    async def connect(opener):  # type: ignore[no-untyped-def]
+    async def connect(opener: Opener) -> Connection:
         connection = await connect_threaded(opener)
         settings = ("synchronous", "journal_mode", "journal_size_limit", "query_only")
         found.append(await connection.run(lambda db: [db.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]))
