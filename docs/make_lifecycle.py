@@ -10,6 +10,7 @@ from mta.model.lifecycle import (
     FINISHED,
     NEEDS_DOUBT,
     NO_EFFECT,
+    RESTORING,
     STORED,
     TRANSITIONS,
     Event,
@@ -26,6 +27,8 @@ MEANING = {
     Status.HELD: "kept from being sent by a person",
     Status.CANCELLED: "ended by a person, without a bounce",
 }
+
+RESTORED = {Event.RELEASE: "as before `hold`", Event.UNMARKED: "as before the mark"}
 
 HEAD = """# The life of a recipient
 
@@ -56,6 +59,7 @@ def _statuses() -> str:
 def _diagram() -> str:
     edges = "".join(f"    {a} --> {b}: {event.value}\n" for (a, event), b in TRANSITIONS.items() if a != b)
     back = "".join(f"    held --> {it}: release\n" for it in (Status.PENDING, Status.IN_DOUBT))
+    back += "    in_doubt --> pending: unmarked\n"
     return f"```mermaid\nstateDiagram-v2\n    [*] --> pending: accept\n{edges}{back}```\n"
 
 
@@ -65,8 +69,8 @@ def _transitions() -> str:
 
 
 def _cell(status: Status, event: Event) -> str:
-    if event is Event.RELEASE:
-        return "as before `hold`" if status is Status.HELD else "-"
+    if event in RESTORING:
+        return RESTORED[event] if status is RESTORING[event] else "-"
     if (status, event) in NO_EFFECT:
         return "(nothing)"
     following = TRANSITIONS.get((status, event))
@@ -76,7 +80,8 @@ def _cell(status: Status, event: Event) -> str:
 
 
 def _commits() -> str:
-    rows = [("-> `pending`", "`accept`")] + [(f"`{event}`", f"`{verb}`") for event, verb in COMMITS.items()]
+    rows = [("-> `pending`", "`accept`")]
+    rows += [(f"`{event}`", ", ".join(f"`{it}`" for it in verbs.split(", "))) for event, verbs in COMMITS.items()]
     return _table(("event", "durable with the commit of"), rows)
 
 

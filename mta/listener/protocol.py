@@ -175,6 +175,8 @@ class SubmissionSession(SMTP):
             return
         if len(self._replies) > REPLIES_LIMIT:
             await asyncio.sleep(0)
+        if self.transport is None:  # uvloop's would raise RuntimeError, which is what bugs of ours do
+            raise ConnectionResetError("the client has gone")
         self._writer.write(bytes(self._replies))
         self._replies.clear()
         await self._writer.drain()

@@ -30,6 +30,8 @@ class Event(StrEnum):
 
     MARKED = "marked"
     """The final dot is about to be sent (`mark_in_doubt`); durable before the first octet of it."""
+    UNMARKED = "unmarked"
+    """It was not sent after all: the connection was lost, or the daemon stopped, just before it."""
     DELIVERED = "delivered"
     DEFERRED = "deferred"
     DOUBTED = "doubted"
@@ -73,11 +75,13 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     (Status.DEAD, Event.RESOLVE_SENT): Status.SENT,
     (Status.DEAD, Event.RESOLVE_RESEND): _P,
 }
-"""`release` is not here: it restores what was before `hold` (`PENDING` or `IN_DOUBT`), which the row remembers. A held
-recipient and a dead one are resolved as sent, and a held one as to be sent again, only with a doubt (`NEEDS_DOUBT`)."""
+"""Two are not here, since they restore what was before: `release` what was before `hold`, `unmarked` what was before the
+mark (`PENDING` or `IN_DOUBT`; the row, or the claim, remembers). A held recipient and a dead one are resolved as sent, and
+a held one as to be sent again, only with a doubt (`NEEDS_DOUBT`)."""
 
 COMMITS: dict[Event, str] = {
     Event.MARKED: "mark_in_doubt",
+    Event.UNMARKED: "settle, release",
     Event.DELIVERED: "settle",
     Event.DEFERRED: "settle",
     Event.DOUBTED: "settle",
@@ -110,6 +114,8 @@ CRASHES: tuple[tuple[str, str, str], ...] = (
 NEEDS_DOUBT = frozenset(
     {(_H, Event.RESOLVE_SENT), (_H, Event.RESOLVE_RESEND), (Status.DEAD, Event.RESOLVE_SENT)}
 )
+RESTORING = {Event.RELEASE: _H, Event.UNMARKED: _D}
+"""Events that restore what was before, and the status they apply to."""
 NO_EFFECT = frozenset({(_D, Event.RETRY), (_H, Event.RETRY), (_H, Event.HOLD)})
 """A person's verbs that do nothing and are no error (interface.md section 1)."""
 

@@ -1,6 +1,6 @@
 """What submission adds to a message and takes out of it, and the trace that mail leaves behind.
 
-Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc and Return-Path out; nothing else
+Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc out; nothing else
 is touched. Trace text that came from a client is filtered to what a domain or an address literal may hold.
 RFC 5321 sections 4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848.
 """
@@ -18,7 +18,7 @@ from mta.policy.header import HeaderError, Section
 HOP_LIMIT = 100
 """So many Received fields are a loop (RFC 5321 section 6.3)."""
 
-_REMOVED = frozenset({"bcc", "return-path"})
+_REMOVED = frozenset({"bcc"})
 _NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
 _REMOTE_ID_LIMIT = 200
 _ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"

@@ -383,9 +383,9 @@ class Spool(Protocol):
 
     async def overview(self) -> Overview: ...
     async def order(self, event: Event, selection: Selection, now: float) -> Sequence[Changed]:
-        """RETRY, HOLD, RELEASE, CANCEL, RESOLVE_SENT or RESOLVE_RESEND for each selected recipient, all or none: raises
-        `SpoolRefusal` naming the first that it does not apply to, and where a selection by `queue_ids` has an unknown
-        id or no such recipient. By destination, or for everything, only RETRY: those it applies to."""
+        """RETRY, HOLD, RELEASE, CANCEL, RESOLVE_SENT or RESOLVE_RESEND for the selected recipients that it applies to. By
+        `queue_ids` all messages or none: raises `SpoolRefusal` for a message with no recipient that the verb applies to,
+        naming the first, and for an unknown id or recipient. By destination, or for everything, only RETRY."""
         ...
 
     async def standing_hold(self, destination: str, held: bool, now: float) -> None:

@@ -118,7 +118,8 @@ def snapshot(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) ->
     try:
         return work(db)
     finally:
-        db.execute("COMMIT")
+        if db.in_transaction:  # an error may have ended it
+            db.execute("COMMIT")
 
 
 def _readable(octets: bytes) -> str:

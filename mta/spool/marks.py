@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mta.model.envelope import Kind, NewMessage, Notice
+from mta.model.envelope import Kind, MailClass, NewMessage, Notice
 from mta.model.lifecycle import Status
 from mta.model.reply import Reply
 from mta.spool.base import ContentBuffer, DueNotice
@@ -18,7 +18,12 @@ from mta.spool.intake import accept
 from mta.spool.rows import RecipientRow, as_number, as_text, message_of, reply_of, tell
 from mta.spool.schema import MESSAGE_SHIFT
 
-_BOUNCES = {Notice.DSN_FAILED.value: "failed", Notice.DSN_DELAYED.value: "delayed"}
+_BOUNCES = {
+    Notice.DSN_FAILED.value: "failed",
+    Notice.DSN_DELAYED.value: "delayed",
+    Notice.DSN_DOUBT.value: "delayed",
+}
+"""The action of the DSN that each mark becomes (RFC 3464 section 2.3.3)."""
 
 
 def next_step(db: sqlite3.Connection) -> int:
@@ -61,7 +66,7 @@ def withdraw(db: sqlite3.Connection, row: RecipientRow) -> None:
 
 _SELECT = f"""SELECT n.id, n.kind, n.step, n.at, m.queue_id, m.message_id, m.reverse_path, m.kind, m.subject,
     m.accepted_at, m.expires_at, r.address, r.original, r.status, r.attempts, r.doubts,
-    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase
+    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class
     FROM notices n JOIN recipients r ON r.id = n.recipient JOIN messages m ON m.id = n.recipient >> {MESSAGE_SHIFT}
     WHERE n.kind IN (SELECT value FROM json_each(:kinds)) AND n.step <= :last ORDER BY n.step, n.id"""
 _LAST_STEP = """SELECT step FROM notices WHERE kind IN (SELECT value FROM json_each(:kinds))
@@ -79,8 +84,10 @@ def due(db: sqlite3.Connection, kinds: Iterable[Notice], limit: int) -> list[Due
 def _notice(row: tuple[Any, ...]) -> DueNotice | None:
     """None for a mark whose rows are damaged: it stays, and is told by what shows the quarantine."""
     notice_id, kind, step, at, queue_id, message_id, reverse_path, mail_kind, subject, accepted_at, expires_at = row[:11]
-    address, original, status, attempts, doubts, code, enhanced, text, host, phase = row[11:]
+    address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class = row[11:]
     if kind not in tuple(Notice) or mail_kind not in tuple(Kind) or status not in tuple(Status) or not address:
+        return None
+    if mail_class not in tuple(MailClass):
         return None
     return DueNotice(
         id=int(as_number(notice_id)), notice=Notice(kind), step=int(as_number(step)), at=as_number(at),
@@ -89,6 +96,7 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
         expires_at=as_number(expires_at), recipient=as_text(address), original=as_text(original), status=Status(status),
         attempts=int(as_number(attempts)), doubts=int(as_number(doubts)),
         reply=reply_of(code, enhanced, text) or Reply(None, None, ""), remote_host=as_text(host), phase=as_text(phase),
+        mail_class=MailClass(mail_class),
     )  # fmt: skip
 
 

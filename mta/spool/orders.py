@@ -1,7 +1,8 @@
 """SQL of a person's verbs (the table of interface.md section 1).
 
-Rules: by queue id all or none; what is being sent is not touched but ordered (`requested`), obeyed when the attempt ends
-unsent; a doubt is never forgotten. By destination or for everything the work is cut into slices, so that neither memory
+Rules: by queue id all messages or none; of a message, those recipients that the verb applies to, and it is refused where
+it applies to none. What is being sent is not touched but ordered (`requested`), obeyed when the attempt ends unsent; a
+doubt is never forgotten. By destination or for everything the work is cut into slices, so that neither memory
 nor a transaction follows the backlog.
 """
 
@@ -36,8 +37,22 @@ def order(
     """For messages by queue id; `busy` are the claimed recipients. Raises `SpoolRefusal`."""
     changed = []
     for queue_id in dict.fromkeys(selection.queue_ids):
-        for row in _selected(db, queue_id, selection.recipient):
+        changed += _message(db, effects, busy, event, _selected(db, queue_id, selection.recipient))
+    return changed
+
+
+def _message(
+    db: sqlite3.Connection, effects: Effects, busy: Collection[int], event: Event, rows: list[RecipientRow]
+) -> list[Changed]:
+    """The selected recipients of one message: those that the verb applies to, else its refusal for the first."""
+    changed, refusals = [], []
+    for row in rows:
+        try:
             changed.append(_apply(db, effects, row, event, row.id in busy))
+        except SpoolRefusal as refusal:  # raised before anything is touched
+            refusals.append(refusal)
+    if refusals and not changed:
+        raise refusals[0]
     return changed
 
 

@@ -127,9 +127,11 @@ def _record(
     _note(row, result)
     if event is Event.DOUBTED:
         row.doubts, row.in_flight = row.doubts + 1, 0
-    if result.counted or event is not Event.DEFERRED:  # a rest without an attempt is no event and settles no doubt
+    if result.counted or event is not Event.DEFERRED:
         _follow(effects, row, event)
         tell(db, effects, message_of(row.id), _TOLD_AS[event], row.address, _detail(row.attempts, result))
+    elif row.in_flight:  # a rest without an attempt is no event and settles no doubt
+        move(effects, row, one.status)
     _undo_mark(row, one)
     if row.status in FINISHED:
         row.requested = ""
@@ -220,5 +222,5 @@ def _doubt(db: sqlite3.Connection, effects: Effects, row: RecipientRow, doubts: 
 def _held_doubt(row: RecipientRow) -> tuple[Notice, ...]:
     """Who hears of a doubt that waits for a person (interface.md section 4)."""
     if row.kind == Kind.MAIL and row.reverse_path:
-        return Notice.DSN_DELAYED, Notice.ALERT
+        return Notice.DSN_DOUBT, Notice.ALERT
     return (Notice.ALERT,) if row.kind in (Kind.MAIL, Kind.DSN) else ()

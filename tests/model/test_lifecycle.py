@@ -10,6 +10,7 @@ from mta.model.lifecycle import (
     FINISHED,
     NEEDS_DOUBT,
     NO_EFFECT,
+    RESTORING,
     STORED,
     TRANSITIONS,
     Event,
@@ -19,7 +20,7 @@ from mta.model.lifecycle import (
 )
 
 PERSONS = {Event.RETRY, Event.HOLD, Event.CANCEL, Event.RESOLVE_SENT, Event.RESOLVE_RESEND}
-PAIRS = [(status, event) for status in STORED for event in Event if event is not Event.RELEASE]
+PAIRS = [(status, event) for status in STORED for event in Event if event not in RESTORING]
 
 
 def test_the_page_in_docs_is_made_from_the_table():

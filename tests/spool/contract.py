@@ -348,6 +348,14 @@ class Settling:
         assert (settled.status, settled.attempts) == (Status.IN_DOUBT, 1)
         assert (await claimed(spool, now=NOW + 700)).recipients[0].remote_host == "mx1.example.org"
 
+    async def test_a_rest_after_a_mark_whose_dot_was_not_sent_is_no_doubt(self, spool: Spool) -> None:
+        await put(spool, message(1))
+        claim = await claimed(spool)
+        await mark(spool, claim)
+        await spool.settle(outcome(claim, Event.DEFERRED, LATER, next_at=NOW + 60, counted=False), NOW)
+        assert await status(spool) is Status.PENDING
+        assert (await claimed(spool, now=NOW + 60)).recipients[0].remote_host == ""
+
     async def test_a_settlement_given_again_changes_nothing(self, spool: Spool) -> None:
         await put(spool, message(1))
         claim = await claimed(spool)
@@ -403,7 +411,7 @@ class Doubt:
         again = await house.reopen(retry_after=None)
         assert await again.claim("example.org", 10, NOW + 9 * DAY) is None
         told = await again.notices(Notice, 10, NOW)
-        assert [(one.notice, one.queue_id) for one in told] == [(Notice.DSN_DELAYED, ONE), (Notice.ALERT, ONE)]
+        assert [(one.notice, one.queue_id) for one in told] == [(Notice.DSN_DOUBT, ONE), (Notice.ALERT, ONE)]
         assert len({one.step for one in told}) == 1
         ((seen,), total) = await again.needing_person(10)
         assert (seen.queue_id, total) == (ONE, 1)
@@ -671,6 +679,20 @@ class Persons:
         await order(spool, Event.RELEASE)
         await spool.release(claim, NOW)
         assert await status(spool) is Status.PENDING
+
+    async def test_of_a_message_a_verb_takes_those_it_applies_to(self, spool: Spool) -> None:
+        """`mta retry REF` of a message that reached one recipient and was given up for another."""
+        await put(spool, message(1, ["ann@example.org", "bob@example.org"]))
+        claim = await claimed(spool)
+        await mark(spool, claim)
+        results = (result(claim, Event.DELIVERED), result(claim, Event.GAVE_UP, LATER, place=1))
+        await spool.settle(Settlement(claim, results), NOW)
+        changed = await spool.order(Event.RETRY, Selection((ONE,)), NOW + 1)
+        assert [(one.address, one.after) for one in changed] == [("bob@example.org", Status.PENDING)]
+        changed = await spool.order(Event.CANCEL, Selection((ONE,)), NOW + 2)
+        assert [(one.address, one.after) for one in changed] == [("bob@example.org", Status.CANCELLED)]
+        with pytest.raises(SpoolRefusal, match=ONE):
+            await spool.order(Event.CANCEL, Selection((ONE,)), NOW + 3)
 
     async def test_all_or_none(self, spool: Spool) -> None:
         await put(spool, message(1))

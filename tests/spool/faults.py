@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from mta.spool.connection import Connection, Opener, connect_threaded
 
@@ -55,7 +55,7 @@ class _Watched:
         self._db = db
         self._statements = statements
 
-    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         self._statements.seen.append(statement)
         for beginning in list(self._statements.fail):
             if statement.startswith(beginning):

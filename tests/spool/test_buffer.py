@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mta.spool import buffer as module
 from mta.spool.base import SpoolError, SpoolFull
 from mta.spool.buffer import CHUNK, MEMORY_LIMIT, SpillBuffer
 
@@ -79,7 +78,7 @@ def test_without_nameless_files_it_is_unlinked_at_once(tmp_path: Path, monkeypat
             raise OSError(errno.EOPNOTSUPP, "not supported")
         return real(path, flags, mode)
 
-    monkeypatch.setattr(module.os, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     buffer = filled(tmp_path, octets(MEMORY_LIMIT + 1))
     assert list(tmp_path.iterdir()) == []
     assert b"".join(buffer.chunks()) == octets(MEMORY_LIMIT + 1)
@@ -92,7 +91,7 @@ def test_trouble_of_the_disk_is_said_and_passes(
 ) -> None:
     buffer = filled(tmp_path, octets(MEMORY_LIMIT))
     with monkeypatch.context() as broken:
-        broken.setattr(module.os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(number, "no")))
+        broken.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(number, "no")))
         with pytest.raises(SpoolError) as caught:
             buffer.write(b"more")
         assert type(caught.value) is kind

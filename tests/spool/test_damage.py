@@ -127,7 +127,9 @@ def _foreign(path: Path) -> None:
     ],
     ids=["empty", "text", "foreign"],
 )
-async def test_b49_what_is_no_spool_is_refused_and_left_as_it_is(house: House, make: Callable[[Path], object], words: str) -> None:
+async def test_b49_what_is_no_spool_is_refused_and_left_as_it_is(
+    house: House, make: Callable[[Path], object], words: str
+) -> None:
     make(house.path)
     before = house.path.read_bytes()
     with pytest.raises(SpoolDamaged, match=f"{house.path} .*{words}.*move it away"):

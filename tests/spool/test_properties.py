@@ -6,6 +6,7 @@ import random
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,10 +121,11 @@ class Run:
 
     async def look(self) -> None:
         check(self.house)
-        statuses = dict(self.house.ask("SELECT id, status FROM recipients"))
+        rows = cast("list[tuple[object, object]]", self.house.ask("SELECT id, status FROM recipients"))
+        statuses = dict(rows)
         for recipient, status in statuses.items():
             assert reachable(self.statuses.get(recipient, "pending"), status), (self.statuses.get(recipient), status)
-        self.statuses = dict(statuses)
+        self.statuses = statuses
         await self.look_at_views()
 
     async def look_at_views(self) -> None:

@@ -23,7 +23,9 @@ from typing import Any, Self
 
 from tests.support.smtp_client import SmtpClient, stuffed
 
-FAST = {"first_retry": "300ms", "factor": 1.5, "max_interval": "1s", "jitter": 0.2, "give_up_after": "6s"}
+FAST = {
+    "first_retry": "300ms", "factor": 1.5, "max_interval": "1s", "jitter": 0.2, "give_up_after": "6s", "warn_after": "0s",
+}  # fmt: skip
 PATIENCE = 20.0
 """Seconds after which something that does not happen is a failure."""
 _LOOK = 0.02
