@@ -26,6 +26,8 @@ LOOK_INTERVAL = 60.0
 """Seconds: the longest sleep, and how often the spool is looked through without a ring."""
 SPOOL_REST = 1.0
 """Seconds without new claims after the spool failed."""
+STALE_LIMIT = 1000
+"""Replaced instants that are kept until they have come; they wait for hours where a busy destination has deferred mail."""
 PAGE = 1000
 """Destinations read from the spool at a time."""
 
@@ -146,6 +148,9 @@ class Scheduler:
         if at < self._awaited.get(destination, float("inf")):
             self._awaited[destination] = at
             heapq.heappush(self._later, (at, destination))
+        if len(self._later) > 2 * len(self._awaited) + STALE_LIMIT:  # mostly instants that an earlier one has replaced
+            self._later = [(at, name) for name, at in self._awaited.items()]
+            heapq.heapify(self._later)
 
     def _line_up(self) -> None:
         now = self._clock.now()

@@ -14,7 +14,7 @@ from mta.app import settings
 from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
-from mta.app.upkeep import feed_watchdog, purge_for_ever
+from mta.app.upkeep import feed_watchdog, purge_for_ever, watch_clock
 from mta.config.checks import warnings
 from mta.config.model import Config
 from mta.control.desk import Desk
@@ -68,6 +68,11 @@ class Daemon:
         finally:
             await self.stop()
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has started, so that there are parts to be told."""
+        return bool(self._tasks)
+
     def request_stop(self) -> None:
         self._stop.set()
 
@@ -89,6 +94,7 @@ class Daemon:
         self._spawn("scheduler", self.scheduler.run())
         self._spawn("reports", self.reports.run())
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
+        self._spawn("clock", watch_clock(self.spool, self.runtime.clock, self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
         for problem in warnings(self.config):

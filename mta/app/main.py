@@ -26,8 +26,10 @@ from mta.model.text import safe_text
 from mta.observe.library import LibraryLog
 from mta.observe.log import LogLines, json_object, key_values
 from mta.observe.sink import DescriptorSink
-from mta.spool.base import SpoolBusy, SpoolDamaged, SpoolError
+from mta.spool.base import SpoolBusy, SpoolDamaged, SpoolError, SpoolFull
 
+START_LOOK = 0.1
+"""Seconds after which a SIGHUP that came during the start is looked at again."""
 SPOOL_MASK = 0o077
 """What the daemon makes is its own; the control socket's mode is set apart."""
 
@@ -75,6 +77,9 @@ def _handle_signals(daemon: Daemon, path: Path | None, notifier: Notifier) -> No
         daemon.request_stop()
 
     def reload() -> None:
+        if not daemon.runs:
+            loop.call_later(START_LOOK, reload)
+            return
         notifier.notify("RELOADING=1")
         _reload(daemon, path)
         notifier.notify("READY=1")
@@ -99,6 +104,6 @@ def _failed(error: Exception) -> int:
     print(f"mta: {safe_text(str(error))}", file=sys.stderr)
     if isinstance(error, SpoolDamaged):
         return Exit.DATA
-    if isinstance(error, SpoolBusy | SocketTaken | OSError):
+    if isinstance(error, SpoolBusy | SpoolFull | SocketTaken | OSError):
         return Exit.TRY_LATER
     return Exit.INTERNAL

@@ -1,17 +1,22 @@
-"""What is done from time to time: old mail is forgotten, the service manager hears that the loop lives."""
+"""What is done from time to time: old mail is forgotten, a clock that went back is seen, the service manager hears that
+the loop lives."""
 
 import asyncio
 
 from mta.app.systemd import Notifier
 from mta.config.model import Spool as Retention
 from mta.model.events import Trouble
+from mta.model.lifecycle import Event
 from mta.ports import Clock, Observer
-from mta.spool.base import Spool, SpoolError
+from mta.spool.base import Selection, Spool, SpoolError
 
 PURGE_INTERVAL = 300.0
 PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
+CLOCK_INTERVAL = 30.0
+STEP_BACK = 60.0
+"""Seconds by which the clock may go back without a consequence."""
 
 
 async def purge_for_ever(spool: Spool, retention: Retention, clock: Clock, observer: Observer) -> None:
@@ -31,6 +36,23 @@ async def purge(spool: Spool, retention: Retention, clock: Clock) -> None:
         if not (purged.contents or purged.messages):
             return
         await asyncio.sleep(BREATH)
+
+
+async def watch_clock(spool: Spool, clock: Clock, observer: Observer) -> None:
+    """Where the wall clock goes back, what was deferred before would wait for so much longer: it is due now instead."""
+    loop = asyncio.get_running_loop()
+    lead = clock.now() - loop.time()
+    while True:
+        await asyncio.sleep(CLOCK_INTERVAL)
+        present = clock.now() - loop.time()
+        if lead - present > STEP_BACK:
+            observer(Trouble("warning", f"the clock went back by {lead - present:.0f} s: all deferred mail is due now"))
+            try:
+                await spool.order(Event.RETRY, Selection(), clock.now())
+            except SpoolError as error:
+                observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
+                continue
+        lead = present
 
 
 async def feed_watchdog(notifier: Notifier) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from mta.control.commands import parse_command, usage
@@ -22,6 +23,8 @@ MODE = 0o660
 FOLDER_MODE = 0o750
 CLIENTS_LIMIT = 256
 """Clients at once; one more is told to come again."""
+TURN_AWAY_TIMEOUT = 1.0
+"""Seconds for one client too many to send its line."""
 REQUEST_TIMEOUT = 10.0
 """Seconds for a client to send its line."""
 ANSWER_TIMEOUT = 60.0
@@ -75,10 +78,7 @@ class ControlServer:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) > CLIENTS_LIMIT:
-            writer.write(encode_error(CommandError(Exit.TRY_LATER, "too many clients at once"), as_json=False))
-        else:
-            writer.write(await self._answer(reader))
+        writer.write(await (self._answer(reader) if len(self._clients) <= CLIENTS_LIMIT else _turned_away(reader)))
         async with asyncio.timeout(ANSWER_TIMEOUT):
             await writer.drain()
             writer.close()
@@ -96,6 +96,16 @@ class ControlServer:
         except Exception as error:  # a bug of ours: this client's command fails, nothing else does
             self._observer(Trouble("error", "a control command failed", f"{type(error).__name__}: {error}"))
             return encode_error(CommandError(Exit.INTERNAL, "internal error: see the log"), wants_json(line))
+
+
+async def _turned_away(reader: asyncio.StreamReader) -> bytes:
+    """For one client too many. Its line is read first: a socket closed with unread octets may lose the answer, and the
+    line tells in which form it is to be."""
+    line = b""
+    with suppress(TimeoutError, ValueError):
+        async with asyncio.timeout(TURN_AWAY_TIMEOUT):
+            line = await reader.readline()
+    return encode_error(CommandError(Exit.TRY_LATER, "too many clients at once"), wants_json(line))
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

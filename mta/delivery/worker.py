@@ -1,13 +1,14 @@
 """Delivers the next claim of a destination and settles it; knows what is in flight and ends it in order.
 
-Rules: the result is durable before anything else is done with the session's host; a settlement is given to the spool
-until it sticks; no exception of one delivery reaches another: it becomes a counted attempt. What was stopped before the
-final dot goes back uncounted; what is past it is awaited (RFC 1047).
+Rules: the result is durable before anything else is done with the session's host; a settlement, or a claim that comes
+back, is given to the spool until it sticks; no exception of one delivery reaches another: it becomes a counted attempt.
+What was stopped before the final dot goes back uncounted; what is past it is awaited (RFC 1047).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mta.delivery.attempt import Attempt, Means
 from mta.delivery.results import Conclusion, ResultRules, given_up_in_doubt, result
@@ -29,6 +30,8 @@ from mta.spool.base import (
     Trial,
 )
 from mta.spool.base import Settled as SettledRecipient
+
+T = TypeVar("T")
 
 CLAIM_LIMIT = 100
 """Recipients claimed at a time (RFC 5321 section 4.5.3.1.8)."""
@@ -68,7 +71,7 @@ class Delivery:
 
     async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
         """The next claim at `destination`, from the spool and back into it. Raises `SpoolError` where nothing could be
-        claimed, or the mark before the dot could not be made: the claim is given back then."""
+        claimed, or the mark before the dot could not be made: the claim has been given back then."""
         if self._unrecorded:
             raise SpoolError("results can't be recorded; no new deliveries until they are")
         claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now())
@@ -89,7 +92,7 @@ class Delivery:
         while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
             ids = {it.id for it in claim.recipients}
             if ids <= told:  # nothing came of telling it: better late than for ever
-                await self._spool.release(claim, self._clock.now())
+                await self._give_back(claim)
                 return
             told |= ids
             await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
@@ -120,7 +123,7 @@ class Delivery:
                 await asyncio.shield(self._spool.release(claim, self._clock.now()))
             raise
         except SpoolError:
-            await self._spool.release(claim, self._clock.now())
+            await self._give_back(claim)
             raise
         except Exception as error:  # a bug of ours: this mail waits, no other is touched
             self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))
@@ -148,6 +151,9 @@ class Delivery:
         )
 
     # ------------------------------------------------ results
+    async def _give_back(self, claim: Claim) -> None:
+        await self._persist(f"{claim.queue_id} can't be given back", lambda now: self._spool.release(claim, now))
+
     async def _settle(self, claim: Claim, conclusions: dict[int, Conclusion], trials: Sequence[Trial]) -> None:
         now = self._clock.now()
         rules = ResultRules(self.settings.classes[claim.mail_class], self.settings.doubt_delay)
@@ -157,22 +163,24 @@ class Delivery:
             for it in claim.recipients
             if it.id in conclusions
         )
-        settled = await self._persist(Settlement(claim, results, tuple(trials)))
+        settlement = Settlement(claim, results, tuple(trials))
+        settled = await self._persist(
+            f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
+        )
         self._tell(claim, results, trials, settled)
 
-    async def _persist(self, settlement: Settlement) -> Sequence[SettledRecipient]:
-        """A result is a fact: it is given to the spool until it sticks, and nothing new is begun meanwhile."""
+    async def _persist(self, failing: str, end: Callable[[float], Awaitable[T]]) -> T:
+        """The end of a claim is a fact: it is given to the spool until it sticks, and nothing new is begun meanwhile."""
         failed = False
         try:
             while True:
                 try:
-                    return await self._spool.settle(settlement, self._clock.now())
+                    return await end(self._clock.now())
                 except SpoolError as error:
                     if not failed:
                         failed = True
                         self._unrecorded += 1
-                        what = f"the result of {settlement.claim.queue_id} can't be recorded; trying until it can"
-                        self._observer(Trouble("error", what, str(error)))
+                        self._observer(Trouble("error", f"{failing}; trying until it can", str(error)))
                     await asyncio.sleep(PERSIST_INTERVAL)
         finally:
             self._unrecorded -= failed

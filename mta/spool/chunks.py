@@ -4,24 +4,32 @@ import sqlite3
 
 from mta.spool.base import SpoolError
 from mta.spool.rows import first_id
+from mta.spool.schema import MESSAGE_SHIFT
+
+_FIRST = f"""SELECT m.id, m.octets, m.content_gone, c.chunk
+    FROM messages m LEFT JOIN content c ON c.id = m.id << {MESSAGE_SHIFT} WHERE m.queue_id = ?"""
 
 
 def first(db: sqlite3.Connection, queue_id: str) -> tuple[int, int, bytes]:
-    """The message's row id, the octets of its content and the first chunk, in one look. Raises `SpoolError`."""
-    row = db.execute("SELECT id, octets, content_gone FROM messages WHERE queue_id = ?", (queue_id,)).fetchone()
+    """The message's row id, the octets of its content and the first chunk, in one statement. Raises `SpoolError`."""
+    row = db.execute(_FIRST, (queue_id,)).fetchone()
     if row is None:
         raise SpoolError(f"{queue_id}: no such message")
-    message, octets, gone = row
+    message, octets, gone, found = row
     if gone:
         raise SpoolError(f"{queue_id}: the content is kept no longer")
     if not isinstance(octets, int) or octets <= 0:
         raise SpoolError(f"{queue_id}: the content's size is missing")
-    return message, octets, chunk(db, message, 0)
+    return message, octets, _sound(found, 0)
 
 
 def chunk(db: sqlite3.Connection, message: int, position: int) -> bytes:
     """Raises `SpoolError` for one that is missing or void."""
     row = db.execute("SELECT chunk FROM content WHERE id = ?", (first_id(message) + position,)).fetchone()
-    if row is None or not isinstance(row[0], bytes) or not row[0]:
+    return _sound(row and row[0], position)
+
+
+def _sound(found: object, position: int) -> bytes:
+    if not isinstance(found, bytes) or not found:
         raise SpoolError(f"some of the content is missing (chunk {position})")
-    return row[0]
+    return found

@@ -38,6 +38,7 @@ from mta.spool.batch import Effects, GroupCommit
 from mta.spool.buffer import SpillBuffer
 from mta.spool.claims import Claims
 from mta.spool.connection import Connect, Connection, connect_threaded, open_reader, open_writer, snapshot, storage_error
+from mta.spool.space import check_room
 
 T = TypeVar("T")
 
@@ -91,10 +92,15 @@ class SqliteSpool:
             self._doorbell.ring_notices()
 
     async def _read(self, connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` on one state of the spool."""
+        return await self._query(connection, partial(snapshot, work))
+
+    async def _query(self, connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` of a single statement, which sees one state anyway."""
         if self._closed:
             raise SpoolError("the spool is closed")
         try:
-            return await connection.run(partial(snapshot, work))
+            return await connection.run(work)
         except (sqlite3.Error, OSError) as error:
             raise storage_error(error) from error
 
@@ -116,7 +122,11 @@ class SqliteSpool:
         return SpillBuffer(self._path.parent)
 
     async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
-        await self._commits.run(lambda db, effects: intake.accept(db, effects, message, content), now, content=content)
+        def work(db: sqlite3.Connection, effects: Effects) -> None:
+            check_room(self._path.parent, content.size)
+            intake.accept(db, effects, message, content)
+
+        await self._commits.run(work, now, content=content)
 
     # ------------------------------------------------ delivery
     async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
@@ -171,12 +181,12 @@ class SqliteSpool:
         )
 
     async def content(self, queue_id: str) -> AsyncIterator[bytes]:
-        message, rest, chunk = await self._read(self._delivery, lambda db: chunks.first(db, queue_id))
+        message, rest, chunk = await self._query(self._delivery, partial(chunks.first, queue_id=queue_id))
         position = 1
         while len(chunk) < rest:
             yield chunk
             rest -= len(chunk)
-            chunk = await self._read(self._delivery, partial(chunks.chunk, message=message, position=position))
+            chunk = await self._query(self._delivery, partial(chunks.chunk, message=message, position=position))
             position += 1
         if len(chunk) > rest:
             raise SpoolError(f"{queue_id}: the content is longer than it should be")

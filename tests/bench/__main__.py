@@ -19,11 +19,11 @@ TIME_LIMIT = 175.0
 
 def main() -> int:
     words = argparse.ArgumentParser(prog="tests/bench/run", description="mta beside Postfix, smtp-source to smtp-sink.")
-    words.add_argument("--messages", type=int, default=3000, help="in each round (default 3000)")
-    words.add_argument("--rounds", type=int, default=3, help="of each kind and peer (default 3)")
-    words.add_argument("--singles", type=int, default=200, help="messages on an idle daemon (default 200)")
+    words.add_argument("--messages", type=_count, default=3000, help="in each round (default 3000)")
+    words.add_argument("--rounds", type=_count, default=3, help="of each kind and peer (default 3)")
+    words.add_argument("--singles", type=_count, default=200, help="messages on an idle daemon, in twenties (default 200)")
     given = words.parse_args()
-    os.environ["PATH"] += os.pathsep + machine.POSTFIX_PATH
+    os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + machine.POSTFIX_PATH
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="mta-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         folder = Path(name)
@@ -36,6 +36,12 @@ def main() -> int:
         except TimeoutError:
             return _failed(f"not done within {TIME_LIMIT:g} s: the machine is too slow or too busy")
     return 0
+
+
+def _count(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
 
 
 def _failed(why: str) -> int:

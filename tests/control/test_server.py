@@ -155,7 +155,8 @@ async def test_clients_beyond_the_limit_are_told_to_come_again(
 ) -> None:
     monkeypatch.setattr(server_module, "CLIENTS_LIMIT", 1)
     reader, writer = await asyncio.open_unix_connection(path)
-    assert await exchange(path, b"") == "error: too many clients at once\n"
+    assert await exchange(path, b"status\n") == "error: too many clients at once\n"
+    assert '"code":75' in await exchange(path, b"json queue\n" + b"x" * 100_000)
     writer.write(b"json status\n")
     assert b"uptime_s" in await reader.read()
     writer.close()

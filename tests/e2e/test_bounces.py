@@ -1,7 +1,6 @@
 """What is told, to whom, how often: area D of the field cases."""
 
 from tests.e2e.reports import delivery_status, parsed
-from tests.e2e.test_submission import failing
 from tests.e2e.world import POSTMASTER, SENDER, World
 from tests.support.daemon import until
 
@@ -10,7 +9,7 @@ async def test_b08_a_dsn_that_cannot_be_queued_is_told_later_and_the_message_sta
     """While the spool takes no DSN: a restart too. The original is never tried again."""
     daemon, dns = running.daemon, running.dns
     dns.zones["null.test", "MX"] = ["0 ."]
-    with failing(running, "messages", "NEW.kind = 'dsn'"):
+    with running.failing("messages", "NEW.kind = 'dsn'"):
         queue_id = await daemon.submit("ann@null.test")
         await until(lambda: daemon.has(queue_id, "failed"))
         await until(lambda: daemon.logged("trouble", level="error"))

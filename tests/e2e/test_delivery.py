@@ -64,4 +64,4 @@ async def test_the_daemon_waits_for_nothing(running: World) -> None:
     """No timer lies between the 250 and the arrival."""
     mx = await running.mx("good.test")
     await asyncio.gather(*(running.daemon.submit(f"r{number}@good.test") for number in range(20)))
-    await until(lambda: len(mx.messages) == 20, 3)
+    await until(lambda: len(mx.messages) == 20, 10)

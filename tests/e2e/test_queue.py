@@ -22,7 +22,7 @@ async def submit_many(world: World, domain: str, count: int) -> None:
             assert (await client.reply()).startswith("250")
 
 
-async def test_a_thousand_messages_at_a_dead_host_do_not_each_wait_for_a_timeout(world: World) -> None:
+async def test_two_thousand_messages_at_a_dead_host_do_not_each_wait_for_a_timeout(world: World) -> None:
     """Nor does anybody else, meanwhile or after it; and they all go when it lives."""
     good = await world.mx("good.test")
     dead = world.address()
@@ -36,17 +36,17 @@ async def test_a_thousand_messages_at_a_dead_host_do_not_each_wait_for_a_timeout
         await submit_many(world, "dead.test", 2000)
         begun = loop.time()
         await daemon.submit("ann@good.test")
-        await until(lambda: good.messages, 3)
+        await until(lambda: good.messages, 10)
         (trouble,) = [it for it in (await daemon.json("status"))["destinations"] if it["domain"] == "dead.test"]
         assert trouble["pending"] == 2000
         await until(lambda: _suspended(world, "dead.test"))
-        assert loop.time() - begun < 10
+        assert loop.time() - begun < 20
         queued = await daemon.json("queue --domain dead.test --limit 2000")
         tried = [it for it in queued["messages"] if it["recipients"][0]["attempts"]]
         assert 0 < len(tried) < 200, "each waits for the host, not for its own timeout"
     mx = await world.mx(host=dead)
     await daemon.ask("retry --domain dead.test")
-    await until(lambda: mx.messages, 3)
+    await until(lambda: mx.messages, 10)
     await until(daemon.idle, 30)
     assert len({message.forward_paths[0] for message in mx.messages}) == len(mx.messages) == 2000
 
@@ -61,7 +61,7 @@ async def test_a_dead_host_is_remembered_for_the_next_domain(world: World) -> No
     dead, alive = world.address(), await world.mx()
     world.route("one.test", dead)
     world.route("two.test", dead, alive.address)
-    world.configure("delivery", timeouts={"connect": "3s"})
+    world.configure("delivery", timeouts={"connect": "4s"})
     world.configure("class.normal", first_retry="30s", max_interval="30s", give_up_after="1h")
     daemon = world.daemon
     await daemon.start()
@@ -69,7 +69,7 @@ async def test_a_dead_host_is_remembered_for_the_next_domain(world: World) -> No
         first = await daemon.submit("ann@one.test")
         await until(lambda: _has_waited(world, first))
         second = await daemon.submit("ann@two.test")
-        sent = await until(lambda: daemon.has(second, "sent"), 2)
+        sent = await until(lambda: daemon.has(second, "sent"), 3)
     assert sent["remote_address"] == alive.address and sent["attempts"] == 1
 
 

@@ -143,7 +143,7 @@ async def test_b16_what_was_accepted_stays_accepted_whatever_quit_meets(running:
         await running.mx(f"{kind}.test", script={"QUIT": step}, tls=tls)
     ids = [await daemon.submit(f"ann@{kind}.test") for kind in QUITS]
     for queue_id in ids:
-        sent = await until(lambda queue_id=queue_id: daemon.has(queue_id, "sent"), 4)
+        sent = await until(lambda queue_id=queue_id: daemon.has(queue_id, "sent"), 10)
         assert (sent["attempts"], sent["doubts"]) == (1, 0)
     assert await daemon.stop() == 0
     await daemon.start()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_submission import failing
 from tests.e2e.world import World
 from tests.support.daemon import Ended, mta, run, until
 
@@ -56,20 +55,23 @@ async def test_b44_persons_programs_and_deliveries_never_meet_a_lock(world: Worl
 
 
 async def test_b44_a_lock_that_another_program_keeps_is_451_and_passes(running: World) -> None:
+    daemon = running.daemon
+    await daemon.submit("first@shop.test")
+    await until(daemon.idle)
     with running.spool() as spool:
         spool.execute("BEGIN IMMEDIATE")
-        reply = await running.daemon.reply("ann@shop.test")
+        reply = await daemon.reply("ann@shop.test")
         spool.execute("ROLLBACK")
     assert reply.startswith("451 4.3.0 ")
-    await running.daemon.submit("ann@shop.test")
-    await until(running.daemon.idle)
+    await daemon.submit("ann@shop.test")
+    await until(daemon.idle)
     assert len(running.mail_for("ann@shop.test")) == 1
 
 
 async def test_b44_a_result_is_recorded_although_the_spool_fails_for_a_while(running: World) -> None:
     """It is sent once; the process remembers until the spool takes it."""
     mx, daemon = await running.mx("good.test"), running.daemon
-    with failing(running, "recipients", "NEW.status = 'sent'", "UPDATE"):
+    with running.failing("recipients", "NEW.status = 'sent'", "UPDATE"):
         queue_id = await daemon.submit("ann@good.test")
         await until(lambda: daemon.logged("trouble", level="error"))
     await until(lambda: daemon.has(queue_id, "sent"))
@@ -77,8 +79,8 @@ async def test_b44_a_result_is_recorded_although_the_spool_fails_for_a_while(run
     assert len(daemon.logged("trouble", level="error")) == 1
 
 
-async def _as_user(preamble: str, umask: str, *words: str) -> Ended:
-    return await run("sh", "-c", f'umask {umask}; exec "$@"', "sh", *mta(preamble), *words)
+async def _with_umask(umask: str, *command: str) -> Ended:
+    return await run("sh", "-c", f'umask {umask}; exec "$@"', "sh", *command)
 
 
 @pytest.mark.root
@@ -94,7 +96,7 @@ async def test_b46_a_command_of_roots_leaves_nothing_in_a_stopped_daemons_way(wo
     await daemon.stop()
     before = _owners(world.folder)
     for words in (("status",), ("queue", "--json"), ("retry", "--all")):
-        ended = await _as_user("", umask, *words, "--config", str(daemon.file))
+        ended = await _with_umask(umask, *mta(), *words, "--config", str(daemon.file))
         assert ended.code == 69 and "is it running" in ended.err
     assert _owners(world.folder) == before
     await daemon.start()

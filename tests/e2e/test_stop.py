@@ -138,7 +138,7 @@ async def test_b50_sigint_is_a_stop_too_and_an_idle_daemon_stops_at_once(running
     loop = asyncio.get_running_loop()
     begun = loop.time()
     assert await running.daemon.stop(signal.SIGINT) == 0
-    assert loop.time() - begun < 3
+    assert loop.time() - begun < 5
 
 
 async def test_b50_a_reply_that_never_comes_is_waited_for_within_the_limit(world: World) -> None:

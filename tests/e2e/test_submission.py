@@ -1,10 +1,8 @@
 """What programs hand over, and what of it gets 250: areas A and J of the field cases, and B48, B56."""
 
 import asyncio
-import contextlib
 import shutil
 import smtplib
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -232,25 +230,12 @@ async def test_b48_no_space_is_452_and_passes(world: World) -> None:
     assert [message.forward_paths for message in mx.messages] == [["bob@good.test"]]
 
 
-@contextlib.contextmanager
-def failing(world: World, table: str, when: str = "TRUE", event: str = "INSERT"):
-    """The spool fails with words that nobody outside should read, for rows that fit `when`."""
-    with world.spool() as spool:
-        spool.execute(
-            f"CREATE TRIGGER trouble BEFORE {event} ON {table} WHEN {when} "
-            "BEGIN SELECT RAISE(ABORT, 'disk I/O error /var/spool/x.db'); END"
-        )
-        yield
-        with contextlib.suppress(sqlite3.OperationalError):
-            spool.execute("DROP TRIGGER trouble")
-
-
 @pytest.mark.parametrize("table", ["messages", "recipients", "content"])
 async def test_b56_internal_trouble_is_temporary_and_tells_nothing(running: World, table: str) -> None:
     """The log has the details, under the id that the client was given; the session can be used again."""
     mx, daemon = await running.mx("good.test"), running.daemon
     async with await daemon.client() as client:
-        with failing(running, table):
+        with running.failing(table):
             reply = await client.submit(stuffed(b"Subject: x\r\n\r\nx\r\n"), recipients=["ann@good.test"])
         assert reply.startswith("451 4.3.0 ")
         assert not any(word in reply for word in ("/var", "disk", "Error", "sqlite", "SELECT"))

@@ -65,6 +65,17 @@ class World:
         with contextlib.closing(sqlite3.connect(self.folder / "spool.db", isolation_level=None, timeout=20)) as db:
             yield db
 
+    @contextlib.contextmanager
+    def failing(self, table: str, when: str = "TRUE", event: str = "INSERT") -> Iterator[None]:
+        """The spool fails for rows that fit `when`, with words that nobody outside should read."""
+        with self.spool() as spool:
+            spool.execute(
+                f"CREATE TRIGGER trouble BEFORE {event} ON {table} WHEN {when} "
+                "BEGIN SELECT RAISE(ABORT, 'disk I/O error /var/spool/x.db'); END"
+            )
+            yield
+            spool.execute("DROP TRIGGER trouble")
+
     # ------------------------------------------------ the internet
     async def mx(self, *domains: str, script: Mapping[str, Any] | None = None, **how: Any) -> ScriptedMx:
         """A server that is the only mail exchanger of these domains."""
@@ -109,4 +120,4 @@ def no_surprise(daemon: Daemon) -> Iterator[None]:
     text = daemon.log_text
     print(text)
     assert "Traceback" not in text
-    assert all(line.startswith(("{", "mta: ")) for line in text.splitlines())
+    assert all(line.startswith(("{", "ts=", "mta: ")) for line in text.splitlines())

@@ -29,7 +29,7 @@ FAST = {
 PATIENCE = 20.0
 """Seconds after which something that does not happen is a failure."""
 _LOOK = 0.02
-_UNPRIVILEGED_PORTS = range(12000, 32000)
+_PORTS = range(12000, 32000)
 """Below the ports that the kernel gives to outgoing connections: none can take a port while its daemon is down."""
 
 
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 def free_port(host: str = "127.0.0.1") -> int:
     """A port at which nobody listens, to be bound again later."""
     while True:
-        port = random.choice(_UNPRIVILEGED_PORTS)
+        port = random.choice(_PORTS)
         with socket.socket() as tcp, contextlib.suppress(OSError):
             tcp.bind((host, port))
             return port
@@ -126,7 +126,8 @@ class Daemon:
         self._notified.forget()
         with self.log_file.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                "setpriv", "--pdeathsig", "KILL", *self._command("serve"), stdout=log, stderr=log,
+                "setpriv", "--pdeathsig", "KILL", *mta(self.preamble), "serve", "--config", str(self.file),
+                stdout=log, stderr=log,
                 env={**os.environ, "NOTIFY_SOCKET": str(self._notified.path), **self.environ},
             )  # fmt: skip
 
@@ -138,7 +139,8 @@ class Daemon:
     async def exited(self) -> int:
         """Its exit code, once it has one."""
         assert self._process is not None
-        return await self._process.wait()
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Its exit code; 0 where it was not running."""
@@ -146,8 +148,7 @@ class Daemon:
             return 0
         self.send(number)
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await self.exited()
+            return await self.exited()
         except TimeoutError:
             self.send(signal.SIGKILL)
             await self.exited()
@@ -169,9 +170,6 @@ class Daemon:
         """Until the daemon has told the service manager `state`."""
         async with asyncio.timeout(PATIENCE):
             await self._notified.wait(state)
-
-    def _command(self, *words: str) -> list[str]:
-        return [*mta(self.preamble), *words, "--config", str(self.file)]
 
     # ------------------------------------------------ what a person does
     async def cli(self, *words: str) -> Ended:
@@ -282,12 +280,11 @@ def mta(preamble: str = "") -> list[str]:
     return [sys.executable, "-c", f"{preamble}\nimport sys\nfrom mta.cli.main import main\nsys.exit(main())"]
 
 
-async def run(*command: str, environ: Mapping[str, str] | None = None) -> Ended:
+async def run(*command: str) -> Ended:
     """A command that ends by itself."""
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(environ or {})},
-    )  # fmt: skip
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     try:
         async with asyncio.timeout(60):
             out, err = await process.communicate()

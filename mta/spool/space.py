@@ -1,0 +1,22 @@
+"""Space on the spool's disk: what submissions leave to the results of deliveries.
+
+Rules: a spool that fills its disk must still be able to empty it. A result goes into the WAL, and what is in the WAL needs
+its place in the database; without room for either no delivery could be recorded, so none would be made, for ever. So a new
+message is refused (452 4.3.1) while there is still room for these.
+"""
+
+import os
+from pathlib import Path
+
+from mta.spool.base import SpoolFull
+
+RESERVE = 32 * 1024 * 1024
+"""Octets: the WAL up to its checkpoint and a batch of content, each of them once in the WAL and once in the database."""
+
+
+def check_room(folder: Path, octets: int) -> None:
+    """Raises `SpoolFull` where a message of `octets` would leave too little, OSError where nobody can tell."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    if free < RESERVE + 2 * octets:
+        raise SpoolFull(f"no space for the spool: {free // 2**20} MiB left at {folder}, and deliveries need some")

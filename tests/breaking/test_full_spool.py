@@ -1,0 +1,48 @@
+"""A spool whose disk is full: what is accepted can still be delivered, and nothing is stuck once there is room again."""
+
+from pathlib import Path
+
+import pytest
+
+from mta.model.lifecycle import Status
+from mta.spool.base import SpoolError, SpoolFull
+from tests.delivery.house import house
+from tests.support.mx import ScriptedMx
+
+
+async def test_a_claim_that_cannot_be_given_back_at_once_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Neither the mark before the dot nor the claim's return could be written; later there is room."""
+    monkeypatch.setattr("mta.delivery.worker.PERSIST_INTERVAL", 0.001)
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        home.names.zones["example.org"] = [(10, "mx.example.org", "127.0.0.1")]
+        queue_id = await home.submit("ann@example.org")
+        room = iter([False, False, False])
+
+        def failing(verb):
+            async def call(*arguments):
+                if not next(room, True):
+                    raise SpoolFull("no space")
+                return await verb(*arguments)
+
+            return call
+
+        monkeypatch.setattr(home.spool, "release", failing(home.spool.release))
+        with monkeypatch.context() as full:
+            full.setattr(home.spool, "mark_in_doubt", failing(home.spool.mark_in_doubt))
+            with pytest.raises(SpoolError):
+                await home.deliver()
+        await home.deliver()
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        assert len(mx.messages) == 1
+
+
+async def test_submissions_leave_room_for_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        home.names.zones["example.org"] = [(10, "mx.example.org", "127.0.0.1")]
+        queue_id = await home.submit("ann@example.org")
+        monkeypatch.setattr("mta.spool.space.RESERVE", 2**62)
+        with pytest.raises(SpoolFull):
+            await home.submit("bob@example.org")
+        await home.deliver()
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        assert (await home.spool.overview()).recipients[Status.PENDING] == 0
