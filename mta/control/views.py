@@ -6,6 +6,7 @@ RFC 3339 in UTC with milliseconds.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from mta.control.state import DaemonState, DestinationState
@@ -114,8 +115,8 @@ def _destinations(overview: Overview, present: Mapping[str, DestinationState]) -
         for view in overview.largest
     ]
     waiting = {view.destination for view in overview.largest}
-    rows += [_destination(name, 0, "", state) for name, state in present.items() if name not in waiting]
-    return rows[:DESTINATIONS_SHOWN]
+    others = (_destination(name, 0, "", state) for name, state in present.items() if name not in waiting)
+    return [*rows, *islice(others, DESTINATIONS_SHOWN - len(rows))]
 
 
 def _destination(name: str, pending: int, last_reply: str, state: DestinationState | None) -> Json:

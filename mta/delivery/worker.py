@@ -35,6 +35,9 @@ T = TypeVar("T")
 
 CLAIM_LIMIT = 100
 """Recipients claimed at a time (RFC 5321 section 4.5.3.1.8)."""
+UNRECORDED_LIMIT = 10
+"""Results waiting to be recorded with which nothing new is begun: the spool is in trouble. Fewer may be the fault of their
+own rows, and are not to stop other mail."""
 PERSIST_INTERVAL = 1.0
 """Seconds between two tries to record a result."""
 OUTCOMES = {Status.PENDING: "deferred"}
@@ -72,7 +75,7 @@ class Delivery:
     async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
         """The next claim at `destination`, from the spool and back into it. Raises `SpoolError` where nothing could be
         claimed, or the mark before the dot could not be made: the claim has been given back then."""
-        if self._unrecorded:
+        if self._unrecorded >= UNRECORDED_LIMIT:
             raise SpoolError("results can't be recorded; no new deliveries until they are")
         claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now())
         if claim is None:
@@ -170,7 +173,7 @@ class Delivery:
         self._tell(claim, results, trials, settled)
 
     async def _persist(self, failing: str, end: Callable[[float], Awaitable[T]]) -> T:
-        """The end of a claim is a fact: it is given to the spool until it sticks, and nothing new is begun meanwhile."""
+        """The end of a claim is a fact: it is given to the spool until it sticks."""
         failed = False
         try:
             while True:

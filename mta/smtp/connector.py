@@ -1,5 +1,6 @@
 """From an address to a session whose greeting was read (RFC 5321 sections 3.1, 4.3.1)."""
 
+import asyncio
 import os
 import ssl
 from functools import cached_property
@@ -14,7 +15,8 @@ from mta.smtp.session import SmtpSession
 
 
 class SmtpConnector:
-    """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO: a full name or an address literal."""
+    """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO; a name that is none for others (`laptop`,
+    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4)."""
 
     def __init__(self, hostname: str, timeouts: Timeouts) -> None:
         self._hostname, self._timeouts = hostname, timeouts
@@ -29,7 +31,8 @@ class SmtpConnector:
         if greeting.seen is not Seen.REPLY or (greeting.reply is not None and greeting.reply.code == 421):
             client.tcp.abort()
             return None, greeting
-        return SmtpSession(client, inbox, host, address, self._hostname, self._timeouts, self._context), greeting
+        name = self._hostname if "." in self._hostname else _literal(client.tcp) or self._hostname
+        return SmtpSession(client, inbox, host, address, name, self._timeouts, self._context), greeting
 
     def _unreachable(self, error: Exception | None) -> Observation:
         number = getattr(error, "errno", None)
@@ -46,3 +49,12 @@ class SmtpConnector:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
+
+
+def _literal(tcp: asyncio.Transport) -> str:
+    """Our end of the connection as an address literal, "" where it has none."""
+    name = tcp.get_extra_info("sockname")
+    if not isinstance(name, tuple):
+        return ""
+    address = str(name[0]).partition("%")[0]
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"

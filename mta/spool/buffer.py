@@ -1,28 +1,41 @@
 """Content on its way in: memory for most messages, an unlinked file for large ones.
 
-Rules: memory does not follow message size; a file has no name, so a crash leaves nothing behind; a new prefix (the
-header fix-ups) is kept apart, so that nothing is moved to put it in front.
+Rules: memory follows neither the size of messages nor how many come at once; a file has no name, so a crash leaves
+nothing behind; a new prefix (the header fix-ups) is kept apart, so that nothing is moved to put it in front.
 """
 
 import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from mta.spool.base import SpoolError
 from mta.spool.connection import storage_error
 
 MEMORY_LIMIT = 1024 * 1024
+"""Octets of one message that are kept in memory while there is room for all."""
+SHARED_LIMIT = 64 * 1024 * 1024
+"""Octets of all messages together, beyond which each is spilled at `SMALL_LIMIT`."""
+SMALL_LIMIT = 32 * 1024
 CHUNK = 128 * 1024
 """Octets of one piece of content, in the file and in the spool."""
 
 
-class SpillBuffer:
-    """The `ContentBuffer` of a spool whose files are in `folder`."""
+@dataclass(slots=True)
+class MemoryUse:
+    """Octets that the open buffers of a spool have in memory."""
 
-    def __init__(self, folder: Path) -> None:
+    octets: int = 0
+
+
+class SpillBuffer:
+    """The `ContentBuffer` of a spool whose files are in `folder`; `use` is what its buffers share."""
+
+    def __init__(self, folder: Path, use: MemoryUse | None = None) -> None:
         self._folder = folder
+        self._use = use or MemoryUse()
         self._prefix = b""
         self._skipped = 0  # octets of the body that the prefix stands for
         self._memory = bytearray()
@@ -37,8 +50,10 @@ class SpillBuffer:
     def write(self, data: bytes) -> None:
         if self._closed:
             raise SpoolError("the content buffer is closed")
-        if self._file is None and self._length + len(data) <= MEMORY_LIMIT:
+        limit = MEMORY_LIMIT if self._use.octets + len(data) <= SHARED_LIMIT else SMALL_LIMIT
+        if self._file is None and self._length + len(data) <= limit:
             self._memory += data
+            self._use.octets += len(data)
         else:
             self._spill(data)
         self._length += len(data)
@@ -47,7 +62,7 @@ class SpillBuffer:
         try:
             if self._file is None:
                 self._file = _moved(self._memory, self._folder)
-                self._memory = bytearray()
+                self._forget()
             _write_at(self._file, data, self._length)
         except OSError as error:
             raise storage_error(error) from error
@@ -87,9 +102,13 @@ class SpillBuffer:
             raise SpoolError("the spilled content is shorter than what was written")
         return octets
 
+    def _forget(self) -> None:
+        self._use.octets -= len(self._memory)
+        self._memory = bytearray()
+
     def close(self) -> None:
         self._closed = True
-        self._memory = bytearray()
+        self._forget()
         self._prefix, self._skipped, self._length = b"", 0, 0
         if self._file is not None:
             os.close(self._file)

@@ -37,6 +37,7 @@ def warnings(tmp_path, domains: str, zones: dict) -> list[str]:
         file.write_text(
             f'hostname = "mail.example.com"\npostmaster = "p@example.net"\nlocal_domains = {domains}\n'
             f'[dns]\nnameservers = ["127.0.0.1:{port}"]\ntimeout = "1s"\n'
+            '[control]\nsocket = "/run/mta/control.sock"\n'
         )
         return [str(it) for it in domains_elsewhere(load(file, {"HOME": str(tmp_path)}))]
 

@@ -1,5 +1,6 @@
 """A spool whose disk is full: what is accepted can still be delivered, and nothing is stuck once there is room again."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,24 @@ async def test_submissions_leave_room_for_results(tmp_path: Path, monkeypatch: p
         await home.deliver()
         assert (await home.recipient(queue_id)).status is Status.SENT
         assert (await home.spool.overview()).recipients[Status.PENDING] == 0
+
+
+async def test_a_result_that_never_sticks_stops_no_other_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        home.names.zones["example.org"] = [(10, "mx.example.org", "127.0.0.1")]
+        await home.submit("poison@example.org")
+        settle, refused = home.spool.settle, asyncio.Event()
+
+        async def picky(settlement, now):
+            if settlement.claim.recipients[0].address == "poison@example.org":
+                refused.set()
+                raise SpoolError("database disk image is malformed")
+            return await settle(settlement, now)
+
+        monkeypatch.setattr(home.spool, "settle", picky)
+        stuck = asyncio.create_task(home.deliver())
+        await refused.wait()
+        queue_id = await home.submit("ann@example.org")
+        await home.deliver()
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        stuck.cancel()

@@ -244,8 +244,9 @@ async def test_the_mark_that_can_not_be_made_keeps_the_dot_from_being_sent(tmp_p
 
 
 async def test_b44_a_result_is_given_to_the_spool_until_it_sticks(tmp_path: Path, monkeypatch):
-    """B44: an error while recording "sent" is retried, said once, and no new delivery begins meanwhile."""
+    """B44: an error while recording "sent" is retried, said once, and with too many of them no new delivery begins."""
     monkeypatch.setattr("mta.delivery.worker.PERSIST_INTERVAL", 0.01)
+    monkeypatch.setattr("mta.delivery.worker.UNRECORDED_LIMIT", 1)
     async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
         one_mx(home)
         queue_id = await home.submit("a@example.org")

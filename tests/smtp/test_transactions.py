@@ -7,10 +7,12 @@ import pytest
 
 from mta.model.outcome import Phase, Seen
 from mta.ports import Timeouts
+from mta.smtp.connector import SmtpConnector
 from mta.smtp.stuffing import DamagedContent
 from tests.smtp.support import (
     BRISK,
     CONTENT,
+    PATIENT,
     Gate,
     chunks,
     code,
@@ -493,3 +495,13 @@ async def test_b16_rset_that_fails_is_seen_and_the_result_stands(step: Step) -> 
         session = await greeted(mx, BRISK)
         assert fact(await deliver(session)) == (Phase.FINAL, 250)
         assert code(await session.reset()) in (421, 502, 451, Seen.TIMEOUT)
+
+
+@pytest.mark.parametrize(("hostname", "said"), [("laptop", "[127.0.0.1]"), ("mail.example.com", "mail.example.com")])
+async def test_cli05_a_name_that_is_none_for_others_gives_way_to_an_address_literal(hostname: str, said: str) -> None:
+    async with ScriptedMx() as mx:
+        session, _ = await SmtpConnector(hostname, PATIENT).connect("mx.example.test", mx.address, mx.port)
+        assert session is not None
+        await session.hello("EHLO")
+        assert mx.commands == [f"EHLO {said}"]
+        session.abort()
