@@ -6,12 +6,13 @@ import asyncio
 
 
 class Doorbell:
-    """Two bells: work for deliveries (which destination, due when) and notices to be told."""
+    """Bells: work for deliveries (which destination, due when) and, for each who tells them, notices to be told."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}
         self.deliveries = asyncio.Event()
         self.notices = asyncio.Event()
+        self.alerts = asyncio.Event()
 
     def ring_delivery(self, destination: str, at: float) -> None:
         """Something for `destination` is due at `at` (seconds since the epoch)."""
@@ -22,6 +23,7 @@ class Doorbell:
 
     def ring_notices(self) -> None:
         self.notices.set()
+        self.alerts.set()
 
     def take_due(self) -> dict[str, float]:
         """The destinations rung since the last call, each with the earliest instant."""

@@ -101,6 +101,25 @@ Reachability = Callable[[Iterable[str]], Reach]
 """Looks at the moment's routing table; sends nothing."""
 
 
+# ---------------------------------------------------------------- a person is called, beside mail
+@dataclass(frozen=True, slots=True)
+class Called:
+    """Whether an alert was taken, and what there is to say of it: the answer, the beginning of a program's output."""
+
+    taken: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Both take a whole JSON document, are limited in time, and never raise for what is at the other end."""
+
+    run: Callable[[Sequence[str], bytes], Awaitable[Called]]
+    """Runs a program (words, for no shell) with the document on its standard input; taken: it exited with 0."""
+    post: Callable[[str, bytes], Awaitable[Called]]
+    """POSTs the document to a URL; taken: the answer was 2xx."""
+
+
 # ---------------------------------------------------------------- outbound SMTP
 @dataclass(frozen=True, slots=True)
 class EnvelopeReplies:

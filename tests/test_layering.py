@@ -28,6 +28,7 @@ LAYERS = {
     "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", ""),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
+    "alerts": ("model ports", "asyncio os signal ssl"),
     "dns": ("model ports", "asyncio dns idna socket"),
     "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
     "listener": ("model ports policy spool.base", "aiosmtpd asyncio socket"),
@@ -36,8 +37,8 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
-    "app.runtime": ("app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
-    "app": ("config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
+    "app.runtime": ("alerts app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
+    "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
             "asyncio logging os secrets signal socket sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "cli": ("app config control demo model", "asyncio click importlib os rich signal sys"),  # model: text made safe

@@ -14,7 +14,7 @@ from mta.app import settings
 from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
-from mta.app.upkeep import feed_watchdog, purge_for_ever, watch_clock
+from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
 from mta.config.checks import warnings
 from mta.config.model import Config
 from mta.control.desk import Desk
@@ -28,6 +28,7 @@ from mta.listener.server import Listener
 from mta.model.events import Fact, Trouble
 from mta.observe.metrics import Metrics
 from mta.ports import Observer
+from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.scheduler import Scheduler
 from mta.smtp.pool import ReuseLimits, SessionPool
@@ -54,6 +55,7 @@ class Daemon:
     delivery: Delivery = field(init=False)
     scheduler: Scheduler = field(init=False)
     reports: Reports = field(init=False)
+    alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -86,6 +88,7 @@ class Daemon:
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
         self._tell_recovered(recovered)
+        await self._tell_held()
         await self.control.start()
         sockets = list(sockets)
         endpoints = [] if sockets else [(it.host, it.port) for it in self.config.submission.listen]
@@ -93,7 +96,9 @@ class Daemon:
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self._spawn("scheduler", self.scheduler.run())
         self._spawn("reports", self.reports.run())
+        self._spawn("alerts", self.alerts.run())
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
+        self._spawn("reconciling", reconcile_for_ever(self.spool, self.delivery, self.runtime.clock, self.observe))
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
@@ -120,6 +125,7 @@ class Daemon:
         self.reports = Reports(
             settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
         )
+        self.alerts = Alerts(settings.alerts(config), self.spool, world.callers, world.clock, self.observe)
         desk = Desk(
             self.spool,
             RunningState(self.scheduler, hosts, self.metrics, world.clock),
@@ -127,6 +133,8 @@ class Daemon:
             self.observe,
             settings.hostname(config),
             __version__,
+            self.listener.resend,
+            lambda: settings.health(self.config),
         )
         self.control = ControlServer(config.control.socket, desk, self.observe)
 
@@ -136,6 +144,12 @@ class Daemon:
             self.observe(Trouble("warning", what, "they are in doubt: see `mta queue --status in_doubt`"))
         for queue_id in recovered.damaged:
             self.observe(Trouble("error", f"message {queue_id} is damaged and set apart", "see `mta dead`"))
+
+    async def _tell_held(self) -> None:
+        """A standing order outlives whoever gave it, and comes with a restored backup."""
+        if orders := (await self.spool.overview()).held_destinations:
+            what = "everything" if "*" in orders else ", ".join(orders)
+            self.observe(Trouble("warning", f"mail is held by a standing order: {what}", "see `mta status`, `mta release`"))
 
     def _spawn(self, name: str, work: Coroutine[object, object, None]) -> None:
         self._tasks[name] = asyncio.create_task(work, name=name)
@@ -161,6 +175,7 @@ class Daemon:
         self.scheduler.settings = settings.scheduler(self.config)
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
+        self.alerts.settings = settings.alerts(self.config)
 
     def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
         old = self.config

@@ -97,7 +97,8 @@ def _reload(daemon: Daemon, path: Path | None) -> None:
     except ConfigError as error:
         daemon.observe(Trouble("error", "the configuration is as it was: the new one is wrong", "; ".join(error.lines())))
     else:
-        daemon.observe(Trouble("info", "the configuration was read again"))
+        where = str(path) if path else "there is no file: the built-in defaults"
+        daemon.observe(Trouble("info", "the configuration was read again", where))
 
 
 def _failed(error: Exception) -> int:

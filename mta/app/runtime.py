@@ -9,13 +9,15 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from mta.alerts.program import run_program
+from mta.alerts.webhook import post
 from mta.app.settings import doubts, hostname
 from mta.config.model import Config
 from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
-from mta.ports import Clock, Connector, Entropy, Reachability, Resolver
+from mta.ports import Callers, Clock, Connector, Entropy, Reachability, Resolver
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite
@@ -48,6 +50,7 @@ class Runtime:
     reachability: Reachability
     connector: Connector
     listen: Listen
+    callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
 
 
@@ -71,7 +74,13 @@ def system_runtime(config: Config) -> Runtime:
     clock = SystemClock()
 
     async def open_spool() -> tuple[Spool, Recovered]:
-        return await open_sqlite(config.spool.path, doubts=doubts(config), now=clock.now(), doorbell=Doorbell())
+        return await open_sqlite(
+            config.spool.path,
+            doubts=doubts(config),
+            now=clock.now(),
+            doorbell=Doorbell(),
+            min_free=config.spool.min_free,
+        )
 
     return Runtime(
         clock=clock,
@@ -80,5 +89,6 @@ def system_runtime(config: Config) -> Runtime:
         reachability=look,
         connector=SmtpConnector(hostname(config), config.delivery.timeouts),
         listen=listen,
+        callers=Callers(run_program, post),
         open_spool=open_spool,
     )

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 
-from mta.config.model import Config
+from mta.config.model import Config, CriticalLimits, WarningLimits
+from mta.control.health import HealthRules, Limits
 from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
+from mta.model.envelope import MailClass, Notice
 from mta.policy.acceptance import Locals
 from mta.policy.routing import RoutingRules
+from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
 from mta.scheduler import SchedulerSettings
 from mta.spool.base import DoubtPolicy
@@ -37,6 +40,8 @@ def listener(config: Config) -> ListenerSettings:
         timeout=submission.timeout,
         allow=submission.allow,
         bare_newlines=submission.bare_newlines,
+        require_key=submission.require_key,
+        message_id_window=submission.message_id_window,
         allow_private_addresses=config.delivery.allow_private_addresses,
     )
 
@@ -47,11 +52,35 @@ def scheduler(config: Config) -> SchedulerSettings:
 
 
 def delivery(config: Config) -> DeliverySettings:
-    return DeliverySettings(dict(config.classes), doubts(config).retry_after)
+    return DeliverySettings(dict(config.classes), doubts(config))
 
 
 def doubts(config: Config) -> DoubtPolicy:
-    return DoubtPolicy(config.delivery.in_doubt_delay if config.delivery.in_doubt == "retry" else None)
+    return DoubtPolicy(config.delivery.in_doubt == "retry", config.delivery.in_doubt_delay, alert_ways(config))
+
+
+def alert_ways(config: Config) -> tuple[Notice, ...]:
+    """The marks of a recipient that needs a person; the postmaster's also without a postmaster: one may come."""
+    ways = [Notice.ALERT]
+    if config.alerts.command:
+        ways.append(Notice.ALERT_COMMAND)
+    if config.alerts.webhook:
+        ways.append(Notice.ALERT_WEBHOOK)
+    return tuple(ways)
+
+
+def alerts(config: Config) -> AlertSettings:
+    own = config.alerts
+    return AlertSettings(hostname(config), own.command, own.webhook or "", own.interval)
+
+
+def health(config: Config) -> HealthRules:
+    return HealthRules(_limits(config.alerts.warning), _limits(config.alerts.critical), config.postmaster is not None)
+
+
+def _limits(table: WarningLimits | CriticalLimits) -> Limits:
+    oldest = {MailClass.URGENT: table.urgent, MailClass.NORMAL: table.normal, MailClass.BULK: table.bulk}
+    return Limits(table.pending, oldest)
 
 
 def routing(config: Config, own_endpoints: Iterable[tuple[str, int]]) -> RoutingRules:

@@ -1,19 +1,21 @@
-"""What is done from time to time: old mail is forgotten, a clock that went back is seen, the service manager hears that
-the loop lives."""
+"""What is done from time to time: old mail is forgotten, what was left halfway goes on, a clock that went back is seen, the
+service manager hears that the loop lives."""
 
 import asyncio
 
 from mta.app.systemd import Notifier
 from mta.config.model import Spool as Retention
+from mta.delivery.worker import Delivery
 from mta.model.events import Trouble
 from mta.model.lifecycle import Event
 from mta.ports import Clock, Observer
-from mta.spool.base import Selection, Spool, SpoolError
+from mta.spool.base import Reconciled, Selection, Spool, SpoolError
 
 PURGE_INTERVAL = 300.0
 PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
+RECONCILE_INTERVAL = 60.0
 CLOCK_INTERVAL = 30.0
 STEP_BACK = 60.0
 """Seconds by which the clock may go back without a consequence."""
@@ -36,6 +38,20 @@ async def purge(spool: Spool, retention: Retention, clock: Clock) -> None:
         if not (purged.contents or purged.messages):
             return
         await asyncio.sleep(BREATH)
+
+
+async def reconcile_for_ever(spool: Spool, delivery: Delivery, clock: Clock, observer: Observer) -> None:
+    """What nobody works on goes on: it should not be there, so it is told."""
+    while True:
+        await asyncio.sleep(RECONCILE_INTERVAL)
+        try:
+            found = await spool.reconcile(delivery.claims, delivery.settings.doubts, clock.now())
+        except SpoolError as error:
+            observer(Trouble("warning", "the spool could not be reconciled; trying again later", str(error)))
+            continue
+        if found != Reconciled():
+            detail = f"deliveries: {found.claims}; recipients in doubt by it: {found.in_doubt}"
+            observer(Trouble("warning", "deliveries ended without a result: their recipients go on", detail))
 
 
 async def watch_clock(spool: Spool, clock: Clock, observer: Observer) -> None:

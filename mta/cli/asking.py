@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,7 +13,11 @@ from mta.cli.settings import config_option, config_path, json_option
 from mta.config.find import control_socket
 from mta.control.client import ask
 from mta.control.commands import COMMANDS, Command, Option, Refs, Spec, parse_command, words_of
-from mta.control.render import render
+from mta.control.errors import CommandError
+from mta.control.render import render, shown_as
+
+LEVELS = {"ok": 0, "warning": 1, "critical": 2}
+"""The exit codes of `status --check`, as monitoring plugins have them."""
 
 
 def daemon_commands() -> Iterator[click.Command]:
@@ -22,7 +27,8 @@ def daemon_commands() -> Iterator[click.Command]:
 def _command(spec: Spec) -> click.Command:
     params: list[click.Parameter] = [_option(option) for option in spec.options]
     if spec.refs is not Refs.NONE:
-        params.append(click.Argument(["refs"], nargs=1 if spec.refs is Refs.ONE else -1, metavar=_metavar(spec.refs)))
+        alone = spec.refs in (Refs.ONE, Refs.FILE)
+        params.append(click.Argument(["refs"], nargs=1 if alone else -1, metavar=_metavar(spec.refs)))
     bare = click.Command(spec.name, params=params, callback=_callback(spec), help=spec.help)
     return config_option(json_option(bare))
 
@@ -35,19 +41,32 @@ def _option(option: Option) -> click.Option:
 
 
 def _metavar(refs: Refs) -> str:
-    return {Refs.ONE: "REF", Refs.SOME: "REF...", Refs.OR_SCOPE: "[REF...]"}[refs]
+    return {Refs.ONE: "REF", Refs.SOME: "REF...", Refs.OR_SCOPE: "[REF...]", Refs.FILE: "FILE"}[refs]
 
 
 def _callback(spec: Spec) -> Any:
     @click.pass_context
-    def run(ctx: click.Context, /, as_json: bool, refs: str | tuple[str, ...] = (), **values: str | bool | None) -> None:
+    def run(ctx: click.Context, /, as_json: bool, refs: str | tuple[str, ...] = (), **values: str | bool | None) -> int:
         given = (refs,) if isinstance(refs, str) else refs
+        if spec.refs is Refs.FILE:
+            given = tuple(os.path.abspath(name) for name in given)
         words = words_of(Command(spec.name, given, _given(values)))
-        parse_command(words)  # a slip of the hand is told without the daemon
-        document = ask(control_socket(config_path(ctx), os.environ), words)
-        sys.stdout.write(_dumped(document) if as_json else render(spec.name, document))
+        command = parse_command(words)  # a slip of the hand is told without the daemon
+        is_check = "check" in command.options
+        asked = _asked_for_health if is_check else ask
+        document = asked(control_socket(config_path(ctx), os.environ), words, spec.patience)
+        sys.stdout.write(_dumped(document) if as_json else render(shown_as(command), document))
+        return LEVELS[document["health"]["level"]] if is_check else 0
 
     return run
+
+
+def _asked_for_health(path: Path, words: Sequence[str], timeout: float) -> dict[str, Any]:
+    """That the daemon says nothing is an answer too."""
+    try:
+        return ask(path, words, timeout)
+    except CommandError as error:
+        return {"health": {"level": "critical", "reasons": [error.message]}}
 
 
 def _given(values: Mapping[str, str | bool | None]) -> dict[str, str]:

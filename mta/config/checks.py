@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 
 from mta.config.fields import Endpoint, IpNetwork
-from mta.config.model import Config
+from mta.config.model import Alerts, Config
 from mta.config.problems import Problem
 from mta.model.address import parse_address
 from mta.model.units import duration_in_words
@@ -44,6 +44,7 @@ def warnings(config: Config) -> Iterator[Problem]:
         yield Problem("postmaster", "not set: reports and alerts reach nobody (see `mta dead`), local mail is refused")
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
+    yield from _health_warnings(config.alerts)
     for mail_class, policy in config.classes.items():
         key = f"class.{mail_class.label}"
         if policy.warn_after >= policy.give_up_after:
@@ -115,3 +116,10 @@ def _limit_warnings(config: Config) -> Iterator[Problem]:
         yield Problem("submission.max_message_size", 'below "64KiB" (RFC 5321 section 4.5.3.1.7)')
     if config.submission.max_recipients < SMALLEST_LIMIT_OF_RECIPIENTS:
         yield Problem("submission.max_recipients", "below 100 (RFC 5321 section 4.5.3.1.8)")
+
+
+def _health_warnings(alerts: Alerts) -> Iterator[Problem]:
+    for name in type(alerts.warning).model_fields:
+        first, second = getattr(alerts.warning, name), getattr(alerts.critical, name)
+        if first and second and second < first:
+            yield Problem(f"alerts.critical.{name}", f"below alerts.warning.{name}: it is never only warned of")

@@ -17,6 +17,7 @@ _PLAIN = frozenset(
         "max_attempts",
         "factor",
         "jitter",
+        "pending",
     }
 )
 """Numbers that are no durations."""
@@ -27,8 +28,17 @@ _NOTHING = {
     "nameservers": "the system's",
     "local_domains": "none but hostname and localhost",
     "allow": "nobody",
+    "command": "none",
+    "webhook": "none",
 }
-_ZERO = {"max_attempts": "no limit but the age", "warn_after": "never"}
+_ZERO = {
+    "max_attempts": "no limit but the age",
+    "warn_after": "never",
+    "pending": "never",
+    "urgent": "never",
+    "normal": "never",
+    "bulk": "never",
+}
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
@@ -72,7 +82,7 @@ def _words(name: str, value: object) -> str:
 
 
 def _number(name: str, value: float) -> str:
-    if name.endswith("_size"):
+    if name.endswith("_size") or name == "min_free":
         return format_size(int(value))
     return str(value) if name in _PLAIN else duration_in_words(value)
 

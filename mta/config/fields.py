@@ -8,6 +8,7 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from mta.model.address import AddressError, check_domain, parse_address
 from mta.model.units import parse_duration, parse_size
@@ -15,6 +16,7 @@ from mta.model.units import parse_duration, parse_size
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+_URL = re.compile(r"https?://[!-~]+\Z")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 SOCKET_PATH_LIMIT = 100
 """Octets; the system's limit is 107, and a sibling's name is needed while the socket is made."""
@@ -50,10 +52,14 @@ def duration(value: object) -> float:
     return seconds
 
 
-def message_size(value: object) -> int:
+def size_or_zero(value: object) -> int:
     if not isinstance(value, str):
         raise ValueError('expected a size in quotes such as "512KiB" or "25MiB"')
-    octets = parse_size(value)
+    return parse_size(value)
+
+
+def message_size(value: object) -> int:
+    octets = size_or_zero(value)
     if octets < SMALLEST_MESSAGE:
         raise ValueError('expected a size of at least "1KiB"')
     return octets
@@ -175,6 +181,37 @@ def alias_name(value: object) -> str:
     if parsed and parsed.domain:
         raise ValueError(f'expected the name alone: "{parsed.local_part}"')
     return given.lower()
+
+
+def command(value: object) -> tuple[str, ...]:
+    """A program and its arguments, for no shell; [] is none."""
+    if not isinstance(value, list) or not all(isinstance(word, str) and "\0" not in word for word in value):
+        raise ValueError('expected a list of words such as ["/usr/local/bin/page", "--now"]')
+    if value and not value[0].startswith("/"):
+        raise ValueError(f'expected the program with its whole path, not "{value[0]}"')
+    return tuple(value)
+
+
+def webhook(value: object) -> str:
+    """`"https://..."`; without TLS only to this machine. No user name: a secret belongs into the path, where the log
+    leaves it out."""
+    given = text(value)
+    if not _URL.match(given):
+        raise ValueError('expected a URL such as "https://hooks.example.com/mta"')
+    try:
+        parts = urlsplit(given)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise ValueError(f"expected a URL ({error})") from None
+    if not host or "@" in parts.netloc:
+        raise ValueError('expected a host and no user name, such as "https://hooks.example.com/mta"')
+    if parts.scheme == "http" and not _is_this_machine(host):
+        raise ValueError('expected "https:" ("http:" goes to localhost alone)')
+    return given
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or (_is_ip(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def spool_path(value: object, base: Path) -> Path:

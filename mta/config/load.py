@@ -119,7 +119,8 @@ def _unknown(location: tuple[int | str, ...]) -> str:
     here = [key[-1] for key in _KNOWN if key[:-1] == tuple(outer)]
     elsewhere = [key for key in _KNOWN if key[-1] == last]
     if elsewhere:
-        return f"unknown key; did you mean {'.'.join(elsewhere[0])}?"
+        nearest = min(elsewhere, key=len)
+        return f"unknown key; did you mean {'.'.join(nearest)}?"
     if near := difflib.get_close_matches(last.lower(), here, 1, 0.7):
         return f"unknown key; did you mean {'.'.join([*outer, near[0]])}?"
     return f"unknown key; known here: {', '.join(here)}"

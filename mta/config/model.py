@@ -39,6 +39,9 @@ def _base(info: ValidationInfo) -> Path:
 Duration = Annotated[float, PlainValidator(fields.duration)]
 DurationOrZero = Annotated[float, PlainValidator(fields.duration_or_zero)]
 Size = Annotated[int, PlainValidator(fields.message_size)]
+SizeOrZero = Annotated[int, PlainValidator(fields.size_or_zero)]
+CommandWords = Annotated[tuple[str, ...], PlainValidator(fields.command)]
+Webhook = Annotated[str, PlainValidator(fields.webhook)]
 Domain = Annotated[str, PlainValidator(fields.domain)]
 Hostname = Annotated[str, PlainValidator(fields.hostname)]
 Address = Annotated[str, PlainValidator(fields.address)]
@@ -78,6 +81,7 @@ class Spool(Table):
     path: SpoolPath = Field(alias="url")
     retention: Duration = 30 * 86400.0
     content_retention: DurationOrZero = 3 * 86400.0
+    min_free: SizeOrZero = 64 * 2**20
 
 
 class Submission(Table):
@@ -93,12 +97,42 @@ class Submission(Table):
         ipaddress.IPv6Network("::1/128"),
     )
     bare_newlines: Literal["normalize", "reject"] = "normalize"
+    require_key: bool = False
+    message_id_window: DurationOrZero = 0.0
 
 
 class Interval(Table):
-    """`[reports]` and `[alerts]`: how long further ones are collected."""
+    """`[reports]`: how long further ones are collected."""
 
     interval: Duration = 300.0
+
+
+class WarningLimits(Table):
+    """From when on `mta status --check` warns; zero: never. `pending` counts what waits, the others are the age of the
+    oldest that waits in the class."""
+
+    pending: CountOrZero = 10_000
+    urgent: DurationOrZero = 5 * 60.0
+    normal: DurationOrZero = 4 * 3600.0
+    bulk: DurationOrZero = 86400.0
+
+
+class CriticalLimits(Table):
+    """The same for critical."""
+
+    pending: CountOrZero = 100_000
+    urgent: DurationOrZero = 30 * 60.0
+    normal: DurationOrZero = 86400.0
+    bulk: DurationOrZero = 2 * 86400.0
+
+
+class Alerts(Interval):
+    """Whom to call when a person is needed, beside the mail to the postmaster. No `command`, no `webhook`: only mail."""
+
+    command: CommandWords = ()
+    webhook: Webhook | None = None
+    warning: WarningLimits = WarningLimits()
+    critical: CriticalLimits = CriticalLimits()
 
 
 class Control(Table):
@@ -172,7 +206,7 @@ class Config(Table):
     submission: Submission = Submission()
     aliases: Annotated[Mapping[AliasName, Addresses], BeforeValidator(_distinct)] = Field(default_factory=dict)
     reports: Interval = Interval()
-    alerts: Interval = Interval()
+    alerts: Alerts = Alerts()
     control: Control
     dns: Dns = Dns()
     delivery: Delivery = Delivery()

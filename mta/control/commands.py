@@ -20,6 +20,7 @@ class Refs(Enum):
     ONE = "one"
     SOME = "some"
     OR_SCOPE = "some, or --domain, or --all"
+    FILE = "no message: one file, by its absolute path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,13 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One command; `help` is one line for a person."""
+    """One command; `help` is one line for a person, `patience` the seconds within which each step of an answer comes."""
 
     name: str
     help: str
     refs: Refs = Refs.NONE
     options: tuple[Option, ...] = ()
+    patience: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,14 @@ class Command:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+DAY = 86400.0
 _RECIPIENT = Option("recipient", "only this recipient of the message", "ADDRESS", values.address)
 _SCOPE = (
     _RECIPIENT,
     Option("domain", "everything for this destination", "DOMAIN", values.domain),
     Option("all", "everything"),
 )
+_CHECK = Option("check", "one line for monitoring; exit code 0: fine, 1: warning, 2: critical")
 _FILTERS = (
     Option("status", "with a recipient that is pending, sending, in_doubt or held", "STATUS", values.status),
     Option("domain", "with a recipient at this destination", "DOMAIN", values.domain),
@@ -68,13 +72,19 @@ _FILTERS = (
 COMMANDS = {
     spec.name: spec
     for spec in (
-        Spec("status", "How much waits, and where there is trouble."),
+        Spec("status", "How much waits, and where there is trouble.", Refs.NONE, (_CHECK,)),
         Spec("queue", "The messages that are not finished, the oldest first.", Refs.NONE, _FILTERS),
         Spec("show", "All that is known of one message.", Refs.ONE),
         Spec("retry", "Makes waiting messages due now.", Refs.OR_SCOPE, _SCOPE),
         Spec("hold", "Keeps messages, or all mail for a destination, from being sent.", Refs.OR_SCOPE, _SCOPE),
         Spec("release", "Lets go on what was held.", Refs.OR_SCOPE, _SCOPE),
         Spec("cancel", "Ends messages without a bounce.", Refs.SOME, (_RECIPIENT,)),
+        Spec(
+            "resend",
+            "Submits a stored message again, as a new email with a key of its own.",
+            Refs.ONE,
+            (Option("key", "the name of the new email", "NEWKEY", values.key),),
+        ),
         Spec("dead", "The messages that need a person, and why."),
         Spec(
             "resolve",
@@ -86,6 +96,7 @@ COMMANDS = {
                 Option("resend", "it has not: send it again"),
             ),
         ),
+        Spec("backup", "Copies the spool, at work as it is, to a new file.", Refs.FILE, patience=DAY),
     )
 }
 
@@ -160,12 +171,16 @@ def _check(spec: Spec, command: Command) -> None:
     if spec.refs is Refs.NONE and count:
         raise usage(f'{spec.name} takes no argument, not "{command.refs[0]}"')
     if spec.refs is Refs.ONE and count != 1:
-        raise usage(f"{spec.name} wants one message: its queue id, or its Message-ID in angle brackets")
+        raise usage(f"{spec.name} wants one message: its queue id, its Message-ID in angle brackets, or its idempotency key")
+    if spec.refs is Refs.FILE and (count != 1 or not command.refs[0].startswith("/") or "\0" in command.refs[0]):
+        raise usage(f"{spec.name} wants one file, by its absolute path: the daemon has another current folder")
     if spec.refs is Refs.SOME and not count:
-        raise usage(f"{spec.name} wants messages: queue ids, or Message-IDs in angle brackets")
+        raise usage(f"{spec.name} wants messages: queue ids, Message-IDs in angle brackets, or idempotency keys")
     if spec.refs is Refs.OR_SCOPE and bool(count) + len(scopes) != 1:
         raise usage(f"{spec.name} wants either messages, or --domain DOMAIN, or --all")
     if "recipient" in command.options and not count:
         raise usage(f"{spec.name}: --recipient goes with a message")
+    if spec.name == "resend" and "key" not in command.options:
+        raise usage("resend wants --key NEWKEY: the name of the new email")
     if spec.name == "resolve" and ("sent" in command.options) == ("resend" in command.options):
         raise usage("resolve wants either --sent or --resend")

@@ -5,12 +5,15 @@ refused with their ids, never guessed at. What goes wrong is a `CommandError` wi
 """
 
 import asyncio
-from collections.abc import Sequence
+import errno
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mta.control import values
 from mta.control.commands import Command
 from mta.control.errors import CommandError, Exit
+from mta.control.health import HealthRules
 from mta.control.state import DaemonState
 from mta.control.views import Json, changes_document, message_document, status_document
 from mta.model.events import Ordered
@@ -23,12 +26,18 @@ _DEAD_SHOWN = 1000
 _SLICE = 100
 """Messages made into documents without a pause: the daemon's other work goes on in between."""
 _WANT_A_TRY = frozenset({Event.RETRY, Event.RESOLVE_RESEND})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_PLACE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _EVENTS = {"retry": Event.RETRY, "hold": Event.HOLD, "release": Event.RELEASE, "cancel": Event.CANCEL}
+
+Resubmit = Callable[[MessageView, str], Awaitable[str]]
+"""The new queue id. Raises `SpoolRefusal`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """`hostname` and `version` are what `status` says."""
+    """`hostname` and `version` are what `status` says, `health` by what it judges; `resubmit` submits a stored message
+    again under a key."""
 
     spool: Spool
     state: DaemonState
@@ -36,6 +45,8 @@ class Desk:
     observer: Observer
     hostname: str
     version: str
+    resubmit: Resubmit
+    health: Callable[[], HealthRules]
 
     async def do(self, command: Command) -> Json:
         """Raises `CommandError`."""
@@ -58,12 +69,17 @@ class Desk:
                 return await self._show(command.refs[0])
             case "hold" | "release" if not command.refs:
                 return await self._standing(command)
+            case "resend":
+                return await self._resend(command)
+            case "backup":
+                return await self._backup(command.refs[0])
             case _:
                 return await self._order(command)
 
     async def _status(self) -> Json:
         overview = await self.spool.overview()
-        return status_document(overview, self.state, version=self.version, hostname=self.hostname, now=self.clock.now())
+        names = {"version": self.version, "hostname": self.hostname}
+        return status_document(overview, self.state, self.health(), now=self.clock.now(), **names)
 
     async def _listed(self, found: tuple[Sequence[MessageView], int]) -> Json:
         views, total = found
@@ -74,10 +90,13 @@ class Desk:
         return {"messages": documents, "total": total}
 
     async def _show(self, ref: str) -> Json:
+        return message_document(await self._view(ref), timeline=True)
+
+    async def _view(self, ref: str) -> MessageView:
         view = await self.spool.show(await self._one(ref))
         if view is None:
             raise _unknown(ref)
-        return message_document(view, timeline=True)
+        return view
 
     # ------------------------------------------------ verbs
     async def _standing(self, command: Command) -> Json:
@@ -97,6 +116,19 @@ class Desk:
         if event in _WANT_A_TRY:
             self._wake(selection, changes)
         return changes_document(changes)
+
+    async def _resend(self, command: Command) -> Json:
+        view = await self._view(command.refs[0])
+        return {"queue_id": await self.resubmit(view, command.options["key"]), "resend_of": view.queue_id}
+
+    async def _backup(self, name: str) -> Json:
+        try:
+            size = await self.spool.backup(Path(name), self.clock.now())
+        except OSError as error:
+            raise _no_backup(name, error) from None
+        except SpoolError as error:
+            raise CommandError(Exit.TRY_LATER, f"no backup was made: {error}") from None
+        return {"file": name, "size": size}
 
     def _tell(self, command: Command, selection: Selection, changes: Sequence[Changed]) -> None:
         """A fact for each recipient that was named, one for a whole destination."""
@@ -147,6 +179,13 @@ def _filter(command: Command, now: float) -> Filter:
 def _domain(command: Command) -> str:
     """The destination that --domain names; "" without one."""
     return values.domain(command.options["domain"]) if "domain" in command.options else ""
+
+
+def _no_backup(name: str, error: OSError) -> CommandError:
+    reason = (error.strerror or str(error)).lower()
+    if error.errno in _FORBIDDEN:
+        return CommandError(Exit.NOT_PERMITTED, f"the daemon may not make {name} ({reason}): name a folder of its own user")
+    return CommandError(Exit.DATA if error.errno in _NO_PLACE else Exit.TRY_LATER, f"{name} can't be made ({reason})")
 
 
 def _unknown(ref: str) -> CommandError:

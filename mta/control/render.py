@@ -5,16 +5,22 @@ again, and nothing is coloured. Times are UTC.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
+from mta.control.commands import Command
 from mta.control.timeline import lines, reply_text
-from mta.control.words import clock, count, span, table
+from mta.control.words import WIDTH, clock, count, span, table
 from mta.model.text import safe_text
 
 Json = Mapping[str, Any]
 
 _ASK = "more: mta show QUEUEID"
-_REMEDY = "once more: mta retry QUEUEID; in doubt: mta resolve QUEUEID"
+_REMEDY = (
+    "given up: `mta retry QUEUEID` tries again",
+    "in doubt: `mta resolve QUEUEID --sent` if it arrived, `--resend` if not",
+    "what stays as it is leaves this list with spool.retention",
+)
 
 
 def render(command: str, document: Json) -> str:
@@ -24,9 +30,35 @@ def render(command: str, document: Json) -> str:
         "queue": _queue,
         "dead": _dead,
         "show": _show,
+        "resend": _resend,
+        "backup": _backup,
+        "status --check": _check,
     }
     lines = makers.get(command, _changes)(document)
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def shown_as(command: Command) -> str:
+    """What `render` calls the answer to `command`."""
+    return "status --check" if "check" in command.options else command.name
+
+
+def _check(document: Json) -> Iterable[str]:
+    found = document["health"]
+    yield check_line(found["level"], found["reasons"])
+
+
+def check_line(level: str, reasons: Sequence[str]) -> str:
+    """One line, as monitoring plugins print it."""
+    return safe_text(f"{level.upper()}: {'; '.join(reasons) or 'nothing waits too long, nothing needs a person'}")
+
+
+def _resend(document: Json) -> Iterable[str]:
+    yield f"queued as {safe_text(document['queue_id'])}, a new email made of {safe_text(document['resend_of'])}"
+
+
+def _backup(document: Json) -> Iterable[str]:
+    yield f"the spool was copied to {safe_text(document['file'])} ({count(document['size'], 'octet')})"
 
 
 # ---------------------------------------------------------------- status
@@ -34,14 +66,14 @@ def _status(document: Json) -> Iterable[str]:
     sessions = count(document["sessions"], "session")
     yield f"mta {document['version']} on {safe_text(document['hostname'])}, up {span(document['uptime_s'])}, {sessions}"
     yield ""
-    counts = ", ".join(f"{number} {status}" for status, number in document["recipients"].items() if number)
-    yield f"recipients  {counts or 'none yet'}"
+    counts = document["recipients"].items()
+    yield "recipients  " + ", ".join(f"{number} {status}" for status, number in counts if number or status == "pending")
     for name, found in document["classes"].items():
         oldest = f", the oldest for {span(found['oldest_s'])}" if found["oldest_s"] is not None else ""
         yield f"{name:10}  {found['pending']} waiting{oldest}"
     rates = ", ".join(f"{rate:g} {safe_text(name)}" for name, rate in document["rates"].items() if rate)
     if rates:
-        yield f"last minute {rates}"
+        yield from wrap(f"last minute {rates}", WIDTH, subsequent_indent=" " * 12)
     yield from _needing(document)
     yield from _destinations(document["destinations"])
 
@@ -49,12 +81,12 @@ def _status(document: Json) -> Iterable[str]:
 def _needing(document: Json) -> Iterable[str]:
     """What a person should see to."""
     if document["held"]:
-        names = "everything" if "*" in document["held"] else ", ".join(safe_text(name) for name in document["held"])
-        yield f"held        {names} (mta release)"
+        orders = ("everything (--all)" if name == "*" else f"{safe_text(name)} (--domain)" for name in document["held"])
+        yield f"held        {', '.join(orders)}: mta release --all, or --domain DOMAIN"
     if document["damaged"]:
         yield f"damaged     {count(document['damaged'], 'message')} set apart (mta dead)"
     if document["untold"]:
-        yield f"untold      {count(document['untold'], 'failure')} could be told to nobody"
+        yield f"untold      {count(document['untold'], 'failure')} could be told to nobody (mta dead)"
 
 
 def _destinations(rows: Sequence[Json]) -> Iterable[str]:
@@ -98,10 +130,10 @@ def _dead(document: Json) -> Iterable[str]:
         if message["damaged"]:
             yield f"    damaged: {safe_text(message['damaged'])}"
         for recipient in message["recipients"]:
-            if recipient["status"] in ("dead", "in_doubt", "held") or recipient["doubts"]:
+            if recipient["status"] in ("dead", "failed", "in_doubt", "held") or recipient["doubts"]:
                 yield from _standing(recipient, "    ")
     yield _shown(document)
-    yield _REMEDY
+    yield from _REMEDY
 
 
 def _shown(document: Json) -> str:
@@ -125,6 +157,8 @@ def _show(document: Json) -> Iterable[str]:
 def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "from", document["sender"] or "<> (a bounce or report)"
     yield "Message-ID", document["message_id"] or "none"
+    if document["idempotency_key"]:
+        yield "key", document["idempotency_key"]
     yield "class", document["class"]
     yield "size", count(document["size"], "octet")
     yield "accepted", clock(document["accepted_at"])
@@ -141,14 +175,22 @@ def _standing(recipient: Json, indent: str = "") -> Iterable[str]:
         head += f" after {count(recipient['attempts'], 'attempt')}"
     if recipient["doubts"] > (recipient["status"] == "in_doubt"):
         head += f", in doubt {count(recipient['doubts'], 'time')}"
-    if recipient["next_attempt_at"]:
+    if recipient["held_by_order"]:
+        head += f", held with all mail{_of_order(recipient['held_by_order'])}"
+    elif recipient["next_attempt_at"]:
         head += f", next {clock(recipient['next_attempt_at'])}"
+    elif recipient["status"] == "in_doubt":
+        head += ", waits for a person"
     yield indent + safe_text(head)
     if recipient["remote_host"]:
         queued = f", there queued as {recipient['remote_id']}" if recipient["remote_id"] else ""
         yield f"{indent}    " + safe_text(f"{recipient['remote_host']} [{recipient['remote_address']}]{queued}")
     if recipient["reply"]:
         yield f"{indent}    " + safe_text(reply_text(recipient["reply"]))
+
+
+def _of_order(target: str) -> str:
+    return "" if target == "*" else f" for {target}"
 
 
 def _quoted(subject: str | None) -> str:
@@ -158,8 +200,9 @@ def _quoted(subject: str | None) -> str:
 # ---------------------------------------------------------------- what a verb did
 def _changes(document: Json) -> Iterable[str]:
     if "held" in document:
-        what = "everything" if document["domain"] == "*" else f"all mail for {safe_text(document['domain'])}"
-        yield f"{what} is held until it is released" if document["held"] else f"{what} goes on"
+        domain = safe_text(document["domain"])
+        what, scope = ("everything", "--all") if domain == "*" else (f"all mail for {domain}", f"--domain {domain}")
+        yield f"{what} is held until `mta release {scope}`" if document["held"] else f"the order to hold {what} is lifted"
         return
     for change in document["changed"]:
         names = " ".join(name for name in (change["queue_id"], change["recipient"]) if name)

@@ -16,6 +16,7 @@ from mta.control.commands import parse_command, usage
 from mta.control.desk import Desk
 from mta.control.errors import LINE_LIMIT, CommandError, Exit
 from mta.control.protocol import encode_answer, encode_error, parse_request, wants_json
+from mta.control.render import shown_as
 from mta.model.events import Trouble
 from mta.ports import Observer
 
@@ -90,7 +91,7 @@ class ControlServer:
             line = await _line(reader)
             request = parse_request(line)
             command = parse_command(request.words)
-            return encode_answer(command.name, await self._desk.do(command), request.as_json)
+            return encode_answer(shown_as(command), await self._desk.do(command), request.as_json)
         except CommandError as error:
             return encode_error(error, wants_json(line))
         except Exception as error:  # a bug of ours: this client's command fails, nothing else does

@@ -24,7 +24,7 @@ _WORDS = {
     "cancelled": "cancelled",
     "resolved": "decided by a person",
     "bounced": "its sender was told",
-    "duplicate": "submitted again: refused as a duplicate",
+    "duplicate": "submitted again under its key: nothing stored or sent",
 }
 _PHASES = {
     "route": "in the name service",
@@ -41,7 +41,7 @@ _PLACED = frozenset(
     | {"remote_id", "size", "destination"}
 )
 """What has its own place in the lines, or stands above the timeline."""
-_NAMES = {"dsn": "bounce"}
+_NAMES = {"dsn": "bounce", "count": "times so far:"}
 
 
 def lines(entry: Json, *, whose: bool) -> Iterable[str]:

@@ -3,7 +3,7 @@
 import re
 
 from mta.model.address import AddressError, check_domain, parse_address
-from mta.model.envelope import MailClass
+from mta.model.envelope import KEY_LIMIT, MailClass, is_key
 from mta.model.lifecycle import FINISHED, Status
 from mta.model.units import parse_duration
 
@@ -50,6 +50,12 @@ def mail_class(text: str) -> MailClass:
 def duration(text: str) -> float:
     """Seconds."""
     return parse_duration(text)
+
+
+def key(text: str) -> str:
+    if not is_key(text):
+        raise ValueError(f"expected 1 to {KEY_LIMIT} ASCII characters, no blank")
+    return text
 
 
 def limit(text: str) -> int:

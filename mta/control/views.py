@@ -5,12 +5,13 @@ RFC 3339 in UTC with milliseconds.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from mta.control.health import HealthRules, health
 from mta.control.state import DaemonState, DestinationState
 from mta.model.envelope import MailClass
+from mta.model.instant import rfc3339
 from mta.model.lifecycle import Status
 from mta.model.reply import Reply
 from mta.spool.base import Changed, ClassCount, MessageView, Overview, RecipientView, TimelineEntry
@@ -21,24 +22,13 @@ DESTINATIONS_SHOWN = 50
 CHANGES_SHOWN = 1000
 
 
-def rfc3339(instant: float | None) -> str | None:
-    """Seconds since the epoch as `2026-01-02T03:04:05.678Z`; null for none, and for what no calendar has."""
-    if instant is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(round(instant, 3), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 # ---------------------------------------------------------------- messages
 def message_document(view: MessageView, *, timeline: bool) -> Json:
     """As `show` prints it, and each of `queue` (without its timeline)."""
     document: Json = {
         "queue_id": view.queue_id,
         "message_id": view.message_id or None,
-        "idempotency_key": None,
+        "idempotency_key": view.key or None,
         "sender": view.reverse_path,
         "subject": view.subject or None,
         "size": view.size,
@@ -67,6 +57,7 @@ def _recipient(view: RecipientView) -> Json:
         "remote_id": view.remote_id or None,
         "reply": reply_document(view.reply),
         "original": view.original or None,
+        "held_by_order": view.standing_hold or None,
     }
 
 
@@ -84,7 +75,10 @@ def _detail(name: str, value: object) -> object:
 
 
 # ---------------------------------------------------------------- status
-def status_document(overview: Overview, state: DaemonState, *, version: str, hostname: str, now: float) -> Json:
+def status_document(
+    overview: Overview, state: DaemonState, rules: HealthRules, *, version: str, hostname: str, now: float
+) -> Json:
+    judged = health(overview, rules, now)
     present = state.destinations()
     return {
         "version": version,
@@ -98,6 +92,7 @@ def status_document(overview: Overview, state: DaemonState, *, version: str, hos
         "held": list(overview.held_destinations),
         "damaged": overview.damaged,
         "untold": overview.untold,
+        "health": {"level": judged.level.value, "reasons": list(judged.reasons)},
     }
 
 

@@ -5,6 +5,8 @@ from itertools import pairwise
 
 from mta.model.text import safe_text
 
+WIDTH = 76
+"""Characters of a line that may be folded."""
 WIDEST = 60
 """Characters of a column's cell, but for the last one's."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from mta.model.envelope import Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.outcome import Disposition, Verdict
 from mta.policy import schedule
@@ -28,10 +29,12 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class ResultRules:
-    """`doubt_delay` is how long a doubt rests before it is sent again; None: a person decides."""
+    """`doubt_delay` is how long a doubt rests before it is sent again; None: a person decides. `alerts` as in
+    `notices_for`."""
 
     policy: RetryPolicy
     doubt_delay: float | None
+    alerts: tuple[Notice, ...] = (Notice.ALERT,)
 
 
 def result(
@@ -53,7 +56,7 @@ def result(
         tls=conclusion.tls,
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
-        notices=notices_for(claim.kind, claim.reverse_path, event, held_doubt=held, warn=warn),
+        notices=notices_for(claim.kind, claim.reverse_path, event, held_doubt=held, warn=warn, alerts=rules.alerts),
     )
 
 

@@ -23,6 +23,7 @@ from mta.ports import Clock, DeliveryOutcome, Observer, Randomness, Session
 from mta.spool.base import (
     Claim,
     ClaimedRecipient,
+    DoubtPolicy,
     RecipientResult,
     Settlement,
     Spool,
@@ -46,10 +47,8 @@ OUTCOMES = {Status.PENDING: "deferred"}
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """`doubt_delay` in seconds; None: doubts are held for a person."""
-
     classes: dict[MailClass, RetryPolicy]
-    doubt_delay: float | None
+    doubts: DoubtPolicy
 
 
 @dataclass(slots=True)
@@ -70,7 +69,13 @@ class Delivery:
         self._means, self._clock, self._chance, self._observer = means, clock, chance, observer
         self._spool: Spool = means.spool
         self._flights: dict[int, _Flight] = {}
+        self._telling: set[int] = set()
         self._unrecorded = 0
+
+    @property
+    def claims(self) -> frozenset[int]:
+        """Ids of the claims that are being worked on."""
+        return frozenset(self._flights) | self._telling
 
     async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
         """The next claim at `destination`, from the spool and back into it. Raises `SpoolError` where nothing could be
@@ -94,11 +99,15 @@ class Delivery:
         told: set[int] = set()
         while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
             ids = {it.id for it in claim.recipients}
-            if ids <= told:  # nothing came of telling it: better late than for ever
-                await self._give_back(claim)
-                return
-            told |= ids
-            await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
+            self._telling.add(claim.id)
+            try:
+                if ids <= told:  # nothing came of telling it: better late than for ever
+                    await self._give_back(claim)
+                    return
+                told |= ids
+                await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
+            finally:
+                self._telling.remove(claim.id)
 
     async def stop(self, timeout: float) -> None:
         """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
@@ -159,7 +168,8 @@ class Delivery:
 
     async def _settle(self, claim: Claim, conclusions: dict[int, Conclusion], trials: Sequence[Trial]) -> None:
         now = self._clock.now()
-        rules = ResultRules(self.settings.classes[claim.mail_class], self.settings.doubt_delay)
+        doubts = self.settings.doubts
+        rules = ResultRules(self.settings.classes[claim.mail_class], doubts.rest_of(claim.in_doubt), doubts.alerts)
         chance = self._chance.random()  # one for all: what waits together goes in one transaction again
         results = tuple(
             result(rules, claim, it, conclusions[it.id], now, chance)
@@ -197,7 +207,7 @@ class Delivery:
     ) -> None:
         for trial in trials:
             self._observer(
-                Attempted(claim.queue_id, claim.destination, trial.host, trial.address, trial.phase, trial.reply)
+                Attempted(claim.queue_id, claim.key, claim.destination, trial.host, trial.address, trial.phase, trial.reply)
             )
         states = {it.recipient_id: it for it in settled}
         addresses = {it.id: it.address for it in claim.recipients}
@@ -208,6 +218,7 @@ class Delivery:
             self._observer(
                 Settled(
                     queue_id=claim.queue_id,
+                    key=claim.key,
                     recipient=addresses[it.recipient_id],
                     outcome=OUTCOMES.get(state.status, state.status.value),
                     attempt=state.attempts,

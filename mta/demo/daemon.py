@@ -39,6 +39,8 @@ allow_private_addresses = true
 in_doubt_delay = "3s"
 [reports]
 interval = "1s"
+[alerts]
+interval = "1s"
 [class.normal]
 first_retry = "2s"
 jitter = 0.0

@@ -44,11 +44,13 @@ def once(reply: str) -> Iterator[str]:
 @dataclass(slots=True)
 class MailServer:
     """One remote server. `answers` are its replies to RCPT by address, one after another; others are accepted. `drops`
-    is how many messages it throws away, hanging up instead of its reply to the final dot. `down`: nobody listens."""
+    is how many messages it throws away, hanging up instead of its reply to the final dot; `mute` how many it keeps and
+    hangs up all the same. `down`: nobody listens."""
 
     name: str
     answers: Mapping[str, Iterator[str]] = field(default_factory=dict)
     drops: int = 0
+    mute: int = 0
     down: bool = False
     received: list[bytes] = field(default_factory=list)
     """The messages it has, dots unstuffed."""
@@ -94,6 +96,9 @@ class MailServer:
             self.drops -= 1
             return None
         self.received.append(b"".join(lines))
+        if self.mute:
+            self.mute -= 1
+            return None
         return f"250 2.0.0 Ok: queued as {crc32(self.received[-1]):08X}"
 
 

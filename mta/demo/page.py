@@ -43,8 +43,10 @@ class Page:
         self._line("")
 
     def said(self, who: str, line: str) -> None:
-        """A line of an SMTP conversation."""
-        self._line(f"  {who:8}{safe_text(line)}".rstrip(), "cyan" if who == "program" else "green")
+        """A line of an SMTP conversation; what is wider than prose is folded."""
+        text = f"  {who:8}{safe_text(line)}".rstrip()
+        for part in textwrap.wrap(text, self._width, subsequent_indent=" " * 10) if len(text) > self._width else [text]:
+            self._line(part, "cyan" if who == "program" else "green")
 
     def happened(self, seconds: float, heard: str, meaning: str, style: str) -> None:
         """One fact, so many seconds after the message was accepted."""

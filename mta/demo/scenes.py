@@ -6,10 +6,19 @@ from mta.demo.internet import Internet, MailServer, always, once
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """The message handed over once more, to `recipient`, and the beginning of the daemon's `reply`; {} is its queue id."""
+
+    opening: str
+    recipient: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """One message's story. `via` is the event on its way to its `end`, both as in the timeline, "" where there is none;
-    `look` is the command shown at that moment, `afterwards` the one shown in the end. `told` are the mails that the
-    daemon writes about it, by their event in the log."""
+    `look` is the command shown at that moment, `commands` those given in the end, {} being the queue id. `told` are the
+    mails that the daemon writes about it, by their event in the log. `header` are fields that the program adds."""
 
     title: str
     opening: str
@@ -20,7 +29,9 @@ class Scene:
     via: str = ""
     look: str = ""
     told: tuple[str, ...] = ()
-    afterwards: str = ""
+    header: tuple[str, ...] = ()
+    again: tuple[Again, ...] = ()
+    commands: tuple[str, ...] = ("show {}",)
 
 
 def pretend_internet() -> Internet:
@@ -34,6 +45,7 @@ def pretend_internet() -> Internet:
             "twins.example": [MailServer("mx1.twins.example", down=True), MailServer("mx2.twins.example")],
             "no-mail.example": [],
             "shaky.example": [MailServer("mx.shaky.example", drops=1)],
+            "vague.example": [MailServer("mx.vague.example", mute=1)],
             "gone.example": [MailServer("mx.gone.example", down=True)],
         }
     )
@@ -52,10 +64,34 @@ SCENES = (
         " the daemon's 250 finds the message ever after, down to the id under which the remote server has it.",
     ),
     Scene(
+        title="The same email twice: a duplicate",
+        opening="A program that is not sure whether it has sent something sends it again. So it gives each email a name of"
+        " its own, an idempotency key: the daemon takes one email of that name, however often it comes.",
+        recipient="hugo@friends.example",
+        subject="Your order 1002",
+        end="sent",
+        moral="One email, delivered once. It can be asked for by its key, which is remembered for 30 days after its end,"
+        " over restarts and crashes.",
+        header=("Idempotency-Key: order-1002-confirmation",),
+        again=(
+            Again(
+                "The program was restarted before it had noted that this was done, and does it again:",
+                "hugo@friends.example",
+                "250 2.0.0 Ok: duplicate of {} (sent)",
+            ),
+            Again(
+                "By a mistake in the program another customer's email has the same key. That is no duplicate:",
+                "ivy@friends.example",
+                "554 5.5.0 {} has this idempotency key",
+            ),
+        ),
+        commands=("show order-1002-confirmation",),
+    ),
+    Scene(
         title="Not now: greylisting",
         opening="Some servers turn strangers away once, since spammers seldom come back. A mail system does.",
         recipient="bob@careful.example",
-        subject="Your order 1002",
+        subject="Your order 1003",
         end="sent",
         moral="The program never knew. (The wait is 1 minute by default, and doubles from attempt to attempt.)",
         via="deferred",
@@ -66,7 +102,7 @@ SCENES = (
         opening="The address has a typing mistake, and the remote server says so for good. Trying again would not help: the"
         " sender gets a bounce, and the postmaster, who looks after this machine's mail, a report.",
         recipient="nobody@friends.example",
-        subject="Your order 1003",
+        subject="Your order 1004",
         end="failed",
         moral="Both went out as mail, through the same spool and by the same rules.",
         told=("bounced", "reported"),
@@ -75,7 +111,7 @@ SCENES = (
         title="The first server is down, the second takes it",
         opening="twins.example has two mail servers, and the preferred one is switched off.",
         recipient="cara@twins.example",
-        subject="Your order 1004",
+        subject="Your order 1005",
         end="sent",
         moral="The message went to the second one at once, without waiting.",
         via="attempt",
@@ -84,7 +120,7 @@ SCENES = (
         title="A domain that takes no mail",
         opening='no-mail.example says so in its DNS ("null MX"). There is no server to try: the sender hears of it at once.',
         recipient="dan@no-mail.example",
-        subject="Your order 1005",
+        subject="Your order 1006",
         end="failed",
         moral="",
         told=("bounced",),
@@ -94,7 +130,7 @@ SCENES = (
         opening="shaky.example's server reads the whole message and then hangs up without an answer. It may have the message"
         " or not; nobody can know. The daemon does not hide that.",
         recipient="eve@shaky.example",
-        subject="Your order 1006",
+        subject="Your order 1007",
         end="sent",
         moral="After a rest (10 minutes by default) the same message went to the same server again, as in_doubt ="
         ' "retry" says; with "hold" a person decides. The pretend server had lost the first copy, so there is only one.',
@@ -102,17 +138,29 @@ SCENES = (
         look="queue",
     ),
     Scene(
+        title="In doubt, and a person decides",
+        opening="The same breakdown at vague.example, but this email must on no account arrive twice, and the program says"
+        ' so: "hold". Nothing is sent again, and the postmaster is called at once.',
+        recipient="gina@vague.example",
+        subject="Your order 1008",
+        end="in_doubt",
+        moral="The postmaster asked Gina, who has it. (With --resend it would have been sent again.)",
+        told=("alerted",),
+        header=("X-MTA-In-Doubt: hold",),
+        commands=("dead", "resolve {} --sent", "show {}"),
+    ),
+    Scene(
         title="Giving up",
         opening="gone.example has one mail server, and nobody is there. The daemon tries again and again, less and less"
         " often, until the message is too old (5 days by default, 6 seconds here).",
         recipient="fred@gone.example",
-        subject="Your order 1007",
+        subject="Your order 1009",
         end="dead",
         moral="A message that is given up is never dropped silently: the sender gets a bounce, the postmaster an alert, and"
         " the message stays on the list of those that need a person.",
         via="deferred",
         look="status",
         told=("bounced", "alerted"),
-        afterwards="dead",
+        commands=("show {}", "dead"),
     ),
 )

@@ -15,8 +15,8 @@ from mta.control.render import render
 from mta.demo.daemon import POSTMASTER, SENDER, Daemon, Fact, StoryError, running
 from mta.demo.internet import Internet
 from mta.demo.page import Page
-from mta.demo.scenes import Scene
-from mta.demo.submission import SubmissionError, submit
+from mta.demo.scenes import Again, Scene
+from mta.demo.submission import Listener, SubmissionError, submit
 
 _STEPS = {
     "attempt": ("on to the next server", ""),
@@ -28,6 +28,8 @@ _STEPS = {
     "cancelled": ("cancelled", "red"),
 }
 """What can happen to a message, by its event in the log: in words, and their colour."""
+_GIST = re.compile(r"RCPT|Subject:|Idempotency-Key:|X-MTA-In-Doubt:|250 2\.0\.0 Ok: |554 ")
+"""What differs from message to message in a conversation."""
 _ENDS = frozenset({"sent", "failed", "dead", "cancelled"})
 _CAPTIONS = {
     "bounced": f"The bounce, as {SENDER} gets it:",
@@ -40,7 +42,7 @@ _OPENING = (
     " seconds here; they are minutes and hours otherwise. All of it takes about 15 seconds."
 )
 _ENDING = (
-    "Seven messages, handed over once each and followed to their end. The daemon has been stopped and its folder removed."
+    "Nine messages, each followed to their end. The daemon has been stopped and its folder removed."
     " To go on, in this order:"
 )
 _NEXT = (
@@ -87,27 +89,40 @@ class _Story:
         await self._follow(scene, queue_id)
         for event in scene.told:
             await self._read(event, queue_id)
-        await self._look(f"show {queue_id}")
-        await self._look(scene.afterwards)
+        for again in scene.again:
+            await self._repeat(scene, again, queue_id)
+        for words in scene.commands:
+            await self._look(words.format(queue_id))
         if scene.moral:
             self._page.prose(scene.moral)
 
     # ------------------------------------------------ handing over
     async def _submit(self, scene: Scene, *, whole: bool) -> str:
         """The queue id. The `whole` conversation is printed, or its gist."""
-        content = [
-            f"From: The shop <{SENDER}>", f"To: {scene.recipient}", f"Subject: {scene.subject}", "",
-            "Thank you! Your parcel is on its way.",
-        ]  # fmt: skip
-        listener = self._page.said if whole else _Gist(self._page)
-        try:
-            reply = await submit(self._daemon.port, SENDER, scene.recipient, content, listener)
-        except (SubmissionError, OSError) as error:
-            raise StoryError(f"the daemon should have taken the message: {str(error) or 'no answer'}") from None
+        reply = await self._hand_over(scene, scene.recipient, self._page.said if whole else _Gist(self._page))
         found = re.search(r"queued as (\w+)", reply)
         if found is None:
             raise StoryError(f"the daemon should have given a queue id: {reply}")
         return found[1]
+
+    async def _repeat(self, scene: Scene, again: Again, queue_id: str) -> None:
+        self._page.prose(again.opening)
+        self._page.gap()
+        reply = await self._hand_over(scene, again.recipient, _Gist(self._page))
+        expected = again.reply.format(queue_id)
+        if not reply.startswith(expected):
+            raise StoryError(f'the daemon should have said "{expected}": {reply}')
+
+    async def _hand_over(self, scene: Scene, recipient: str, listener: Listener) -> str:
+        """The daemon's reply."""
+        content = [
+            f"From: The shop <{SENDER}>", f"To: {recipient}", f"Subject: {scene.subject}", *scene.header, "",
+            "Thank you! Your parcel is on its way.",
+        ]  # fmt: skip
+        try:
+            return await submit(self._daemon.port, SENDER, recipient, content, listener)
+        except (SubmissionError, OSError) as error:
+            raise StoryError(f"the daemon should have taken the message: {str(error) or 'no answer'}") from None
 
     # ------------------------------------------------ what happens to it
     async def _follow(self, scene: Scene, queue_id: str) -> None:
@@ -116,7 +131,7 @@ class _Story:
         async for fact in self._daemon.facts(lambda it: it.get("qid") == queue_id and it["event"] in _STEPS, hope):
             event = fact["event"]
             self._page.happened(fact.get("delay", 0.0), *_in_words(fact))
-            if event in _ENDS:
+            if event == scene.end or event in _ENDS:
                 break
             if event == scene.via and not passed:
                 passed = True
@@ -150,7 +165,7 @@ class _Gist:
         self._page = page
 
     def __call__(self, who: str, line: str) -> None:
-        if line.startswith(("RCPT", "Subject:")) or " queued as " in line:
+        if _GIST.match(line):
             self._page.said(who, line)
 
 

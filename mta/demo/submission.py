@@ -15,7 +15,7 @@ class SubmissionError(Exception):
 
 
 async def submit(port: int, sender: str, recipient: str, content: list[str], listener: Listener) -> str:
-    """The daemon's reply to the final dot. Raises `SubmissionError`, `TimeoutError`, OSError."""
+    """The daemon's reply to the final dot, also a refusal. Raises `SubmissionError`, `TimeoutError`, OSError."""
     async with asyncio.timeout(TIMEOUT):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
@@ -38,25 +38,25 @@ class _Client:
         await self._say("DATA", "3")
         for line in content:
             self._write(line)
-        reply = await self._say(".", "2")
+        reply = await self._say(".", "25")
         await self._say("QUIT", "2")
         return reply
 
-    async def _say(self, line: str, expected: str) -> str:
+    async def _say(self, line: str, digits: str) -> str:
         self._write(line)
-        return await self._expect(expected)
+        return await self._expect(digits)
 
     def _write(self, line: str) -> None:
         self._listener("program", line)
         self._writer.write(f"{line}\r\n".encode())
 
-    async def _expect(self, digit: str) -> str:
-        """The last line of the reply, whose code must begin with `digit`."""
+    async def _expect(self, digits: str) -> str:
+        """The last line of the reply, whose code must begin with one of the `digits`."""
         while True:
             line = (await self._reader.readline()).decode("latin-1").rstrip()
             self._listener("daemon", line)
             if line[3:4] != "-":
                 break
-        if not line.startswith(digit):
+        if not line.startswith(tuple(digits)):
             raise SubmissionError(line or "the daemon hung up")
         return line

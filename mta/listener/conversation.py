@@ -43,8 +43,11 @@ class Next(Enum):
 
 
 class Answer(NamedTuple):
+    """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing."""
+
     octets: bytes
     then: Next = Next.LISTEN
+    refused: tuple[Reply, str] | None = None
 
 
 class Conversation:
@@ -121,7 +124,7 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
         sender = reverse_path(argument, self._settings, extended=self.extended)
         if isinstance(sender, Reply):
-            return Answer(wire(sender))
+            return Answer(wire(sender), refused=(sender, f"MAIL {argument}"))
         self.transaction.reverse_path = sender
         return Answer(b"250 2.1.0 Ok\r\n")
 
@@ -129,10 +132,10 @@ class Conversation:
         if self.transaction.reverse_path is None:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
         recipient = forward_path(argument, self._settings, extended=self.extended)
-        if isinstance(recipient, Reply):
-            return Answer(wire(recipient))
-        refusal = self.transaction.add(recipient, self._settings.max_recipients)
-        return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
+        if not isinstance(recipient, Reply):
+            refusal = self.transaction.add(recipient, self._settings.max_recipients)
+            return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
+        return Answer(wire(recipient), refused=(recipient, f"RCPT {argument}"))
 
     def _data(self, argument: str) -> Answer:
         if argument:

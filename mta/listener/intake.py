@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from mta.listener.content import ContentDecoder
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
-from mta.model.address import IpAddress
+from mta.model.address import IpAddress, parse_address
 from mta.model.envelope import Kind, NewMessage
-from mta.model.events import Accepted, Refused, Trouble
+from mta.model.events import Accepted, Refused, Repeated, Trouble
 from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
+from mta.policy.fingerprint import fingerprint
 from mta.ports import Clock, Entropy, Observer
-from mta.spool.base import ContentBuffer, Spool, SpoolFull
+from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
 
 _FULL = Reply(452, "4.3.1", "Insufficient storage, try again later")
+_KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header field here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class Intake:
 
     def buffer(self) -> ContentBuffer | Reply:
         try:
+            self._spool.check_room(0)
             return self._spool.buffer()
         except Exception as error:
             return self.trouble(error)
@@ -87,28 +90,41 @@ class Intake:
         prepared = trace.prepare(start, arrival, complete=len(start) == content.size)
         if isinstance(prepared, Reply):
             return prepared
+        if settings.require_key and not prepared.controls.key:
+            return _KEY_REQUIRED
         content.replace_prefix(prepared.length, prepared.by)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
 
-    def _arrival(self, transaction: Transaction, client: Client, settings: ListenerSettings) -> trace.Arrival:
+    def new_id(self) -> tuple[str, float]:
+        """A queue id, and the instant it is of."""
         now = self._clock.now()
+        return queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS)), now
+
+    def _arrival(self, transaction: Transaction, client: Client, settings: ListenerSettings) -> trace.Arrival:
+        name, now = self.new_id()
         return trace.Arrival(
             hello=client.hello,
             extended=client.extended,
             peer=client.peer,
             hostname=settings.hostname,
-            queue_id=queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS)),
+            queue_id=name,
             sole=transaction.sole or "",
             at=now,
         )
 
     async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
         try:
-            await self._spool.accept(message, content, message.accepted_at)
+            earlier = await self._spool.accept(message, content, message.accepted_at)
         except Exception as error:
             return self._refused(self.trouble(error), client)
-        self._observer(_accepted(message, client))
+        if earlier is not None:
+            self._observer(Repeated(earlier.queue_id, message.key, earlier.clash.name.lower(), earlier.status, str(client)))
+            return _answer(earlier)
+        self.tell_accepted(message, str(client))
         return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
+
+    def tell_accepted(self, message: NewMessage, client: str) -> None:
+        self._observer(_accepted(message, client))
 
     # ------------------------------------------------ what goes wrong
     def trouble(self, error: Exception) -> Reply:
@@ -137,12 +153,13 @@ def _message(
     settings: ListenerSettings,
 ) -> NewMessage:
     schedule = settings.schedules[prepared.mail_class]
+    is_named = bool(prepared.controls.key or settings.message_id_window)
     return NewMessage(
         queue_id=arrival.queue_id,
         message_id=prepared.message_id,
         reverse_path=transaction.reverse_path or "",
         recipients=tuple(transaction.recipients.values()),
-        subject=prepared.subject,
+        subject=header.shown_subject(prepared.subject),
         size=size,
         eight_bit=eight_bit,
         mail_class=prepared.mail_class,
@@ -150,17 +167,38 @@ def _message(
         accepted_at=arrival.at,
         expires_at=schedule.expires_at(arrival.at),
         warn_at=schedule.warn_at(arrival.at) if transaction.reverse_path else None,  # there is nobody to warn
+        key=prepared.controls.key,
+        fingerprint=_fingerprint(transaction, prepared.subject) if is_named else "",
+        same_since=arrival.at - settings.message_id_window if settings.message_id_window else None,
+        in_doubt=prepared.controls.in_doubt,
     )
 
 
-def _accepted(message: NewMessage, client: Client) -> Accepted:
+def _fingerprint(transaction: Transaction, subject: str) -> str:
+    """Over what was submitted, before aliases: they may change between two submissions."""
+    mailboxes = (parse_address(it.original or it.address).key for it in transaction.recipients.values())
+    return fingerprint(transaction.reverse_path or "", mailboxes, subject)
+
+
+def _answer(earlier: Earlier) -> Reply:
+    """What a client hears whose email was there before (interface.md section 3)."""
+    name = earlier.queue_id
+    if earlier.clash is Clash.DUPLICATE:
+        return Reply(250, "2.0.0", f"Ok: duplicate of {name} ({earlier.status})")
+    if earlier.clash is Clash.FINISHED:
+        return Reply(554, "5.5.0", f"{name} has this idempotency key and is {earlier.status}: use a new key")
+    return Reply(554, "5.5.0", f"{name} has this idempotency key, with another sender, recipients or Subject")
+
+
+def _accepted(message: NewMessage, client: str) -> Accepted:
     return Accepted(
         queue_id=message.queue_id,
+        key=message.key,
         message_id=message.message_id,
         sender=message.reverse_path,
         recipients=len(message.recipients),
         size=message.size,
         mail_class=message.mail_class.label,
         kind=message.kind,
-        client=str(client),
+        client=client,
     )

@@ -154,6 +154,8 @@ class SubmissionSession(SMTP):
             self._reset_timeout()
             answer = self._answer(line)
             self._replies += answer.octets
+            if answer.refused is not None:
+                self._intake.turned_away(str(self._peer or "unknown"), *answer.refused)
             if answer.then is Next.CONTENT:
                 await self._receive()
             if answer.then is not Next.LISTEN or not self._inbox.has_line() or len(self._replies) > REPLIES_LIMIT:

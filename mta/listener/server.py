@@ -6,21 +6,28 @@ deadline, and a commit that has begun is answered (section 3.8: 421 stands for a
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
 from mta.listener.intake import Client, Intake
 from mta.listener.protocol import SubmissionSession
+from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
 from mta.model.reply import Reply
 from mta.ports import Clock, Entropy, Observer
-from mta.spool.base import Spool
+from mta.spool.base import MessageView, Spool
 
 BACKLOG = 512
 GRACE = 2.0
 """Seconds for last replies and running commits when a stop's deadline has passed."""
 
+_BIND_ERRORS = {
+    errno.EADDRINUSE: "is taken by another program (`ss -ltnp` says which)",
+    errno.EADDRNOTAVAIL: "is no address of this machine",
+    errno.EACCES: "is not permitted: ports below 1024 need root or CAP_NET_BIND_SERVICE",
+}
 _BARRED = Reply(554, "5.7.1", "No mail is accepted from your address")
 
 
@@ -57,6 +64,7 @@ class Listener:
         self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen
     ) -> None:
         self.settings = settings
+        self._spool = spool
         self._intake = Intake(spool, clock, entropy, observer)
         self._listen = listen
         self._servers: list[ListeningServer] = []
@@ -64,22 +72,34 @@ class Listener:
         self._stops = False
 
     async def start(self, endpoints: Iterable[tuple[str, int]], sockets: Iterable[socket.socket] = ()) -> None:
-        """Listens at addresses (port 0: any), and at sockets that were opened for us. Raises OSError; then at none."""
+        """Listens at addresses (port 0: any), and at sockets that were opened for us. Raises OSError, whose text is for a
+        person; then at none."""
         self._stops = False
         try:
             for host, port in endpoints:
-                self._servers.append(await self._listen(self._session, host, port, backlog=BACKLOG))
+                self._servers.append(await self._listen_at(host, port))
             for sock in sockets:
                 self._servers.append(await self._listen(self._session, sock=sock, backlog=BACKLOG))
         except OSError:
             self._close()
             raise
 
+    async def _listen_at(self, host: str, port: int) -> ListeningServer:
+        try:
+            return await self._listen(self._session, host, port, backlog=BACKLOG)
+        except OSError as error:
+            why = _BIND_ERRORS.get(error.errno or 0, error.strerror or str(error))
+            raise OSError(f"submission.listen: {host}:{port} {why}") from error
+
     @property
     def endpoints(self) -> tuple[tuple[str, int], ...]:
         """The addresses and ports listened at: no mail may be delivered there."""
         names = (sock.getsockname() for server in self._servers for sock in server.sockets)
         return tuple((name[0], name[1]) for name in names if isinstance(name, tuple))
+
+    async def resend(self, view: MessageView, key: str) -> str:
+        """As `listener.resend`, with the settings of now."""
+        return await resend(self._spool, self._intake, view, key, self.settings)
 
     @property
     def sessions(self) -> int:

@@ -20,7 +20,8 @@ _LOOPBACK: tuple[IpNetwork, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddr
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
     """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
-    class."""
+    class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
+    known by its Message-ID, 0: not at all."""
 
     hostname: str
     locals: Locals
@@ -31,6 +32,8 @@ class ListenerSettings:
     timeout: float = 300.0
     allow: tuple[IpNetwork, ...] = _LOOPBACK
     bare_newlines: BareNewlines = "normalize"
+    require_key: bool = False
+    message_id_window: float = 0.0
     allow_private_addresses: bool = False
 
     def admits(self, peer: IpAddress | None) -> bool:

@@ -26,6 +26,15 @@ class Kind(StrEnum):
     ALERT = "alert"
 
 
+class DoubtOrder(StrEnum):
+    """What is to be done with a message in doubt."""
+
+    DEFAULT = ""
+    """As the daemon's configuration says."""
+    RETRY = "retry"
+    HOLD = "hold"
+
+
 class Notice(StrEnum):
     """Something about a recipient that is to be told, durable in the commit that decides it."""
 
@@ -37,6 +46,19 @@ class Notice(StrEnum):
     """To the postmaster: this recipient failed."""
     ALERT = "alert"
     """To the postmaster: this needs a person."""
+    ALERT_COMMAND = "alert-command"
+    """The same, to the program that the configuration names."""
+    ALERT_WEBHOOK = "alert-webhook"
+    """The same, to the web server that the configuration names."""
+
+
+KEY_LIMIT = 255
+"""Characters of an idempotency key."""
+
+
+def is_key(text: str) -> bool:
+    """Whether `text` can name a logical email: 1 to 255 of the ASCII characters 0x21 to 0x7E (no blank)."""
+    return 0 < len(text) <= KEY_LIMIT and all("!" <= character <= "~" for character in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +75,11 @@ class NewRecipient:
 class NewMessage:
     """A message to be accepted. `reverse_path` "" is the null path; times are seconds since the epoch, UTC; `size` is the
     content's in octets as it will be sent (CRLF line ends, no stuffing: RFC 1870 section 5). `expires_at` is the
-    give-up; `warn_at` None means never a "delayed" DSN."""
+    give-up; `warn_at` None means never a "delayed" DSN.
+
+    `key` names the logical email within its `scope`, "" without one; `fingerprint` is what a second submission under it
+    must match. `same_since`: without a key, a message with the same Message-ID and fingerprint accepted since then is the
+    same; None: no two are."""
 
     queue_id: str
     message_id: str
@@ -67,3 +93,8 @@ class NewMessage:
     accepted_at: float
     expires_at: float
     warn_at: float | None
+    key: str = ""
+    scope: str = ""
+    fingerprint: str = ""
+    same_since: float | None = None
+    in_doubt: DoubtOrder = DoubtOrder.DEFAULT

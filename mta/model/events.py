@@ -13,12 +13,25 @@ class Accepted:
     """A message is durable; its 250 may be sent."""
 
     queue_id: str
+    key: str
     message_id: str
     sender: str
     recipients: int
     size: int
     mail_class: str
     kind: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A submission was not stored: its idempotency key, or its Message-ID, was that of `queue_id`. `answer` says what it
+    was told: duplicate, other, finished."""
+
+    queue_id: str
+    key: str
+    answer: str
+    status: str
     client: str
 
 
@@ -36,6 +49,7 @@ class Attempted:
     """A host was tried and the attempt went on to another."""
 
     queue_id: str
+    key: str
     destination: str
     host: str
     address: str
@@ -49,6 +63,7 @@ class Settled:
     cancelled."""
 
     queue_id: str
+    key: str
     recipient: str
     outcome: str
     attempt: int
@@ -94,4 +109,4 @@ class Trouble:
     detail: str = ""
 
 
-Fact = Accepted | Refused | Attempted | Settled | Reported | Ordered | Trouble
+Fact = Accepted | Repeated | Refused | Attempted | Settled | Reported | Ordered | Trouble

@@ -120,11 +120,22 @@ NO_EFFECT = frozenset({(_D, Event.RETRY), (_H, Event.RETRY), (_H, Event.HOLD)})
 """A person's verbs that do nothing and are no error (interface.md section 1)."""
 
 
+_WHAT_DOES = {
+    Status.SENT: "it has arrived; resend makes a new email of it",
+    Status.FAILED: "that is final; resend makes a new email of it",
+    Status.CANCELLED: "that is final; resend makes a new email of it",
+    Status.DEAD: "retry, or resolve --resend, tries it again",
+    Status.SENDING: "wait for the end of the attempt",
+}
+"""For a person whose verb does not apply: what would."""
+
+
 class IllegalTransition(ValueError):
     """An event that does not apply to a recipient of this status."""
 
     def __init__(self, status: Status, event: Event) -> None:
-        super().__init__(f"{event} does not apply to a recipient that is {status}")
+        hint = f" ({_WHAT_DOES[status]})" if status in _WHAT_DOES else ""
+        super().__init__(f"{event} does not apply to a recipient that is {status}{hint}")
         self.status, self.event = status, event
 
 

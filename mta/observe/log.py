@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from mta.model.events import Accepted, Attempted, Fact, Ordered, Refused, Reported, Settled, Trouble
+from mta.model.events import Accepted, Attempted, Fact, Ordered, Refused, Repeated, Reported, Settled, Trouble
 from mta.model.queue_id import is_queue_id
 from mta.model.reply import Reply
 from mta.model.text import safe_text
@@ -142,6 +142,8 @@ def _headline(fact: Fact) -> tuple[str, str]:
             return "info", "accepted"
         case Attempted():
             return "info", "attempt"
+        case Repeated():
+            return "info", "duplicate"
         case Refused():
             return "info", "refused"
         case Reported():
@@ -149,7 +151,7 @@ def _headline(fact: Fact) -> tuple[str, str]:
         case Ordered():
             return "info", _ORDERS.get(fact.verb, fact.verb)
         case Trouble():
-            return fact.severity, "trouble"
+            return fact.severity, "daemon" if fact.severity == "info" else "trouble"
 
 
 def _details(fact: Fact) -> Pairs:
@@ -160,6 +162,8 @@ def _details(fact: Fact) -> Pairs:
             return _accepted(fact)
         case Attempted():
             return _attempted(fact)
+        case Repeated():
+            return _repeated(fact)
         case Refused():
             return ("client", fact.client), ("reply", fact.reply), ("reason", fact.reason)
         case Reported():
@@ -173,6 +177,7 @@ def _details(fact: Fact) -> Pairs:
 def _accepted(fact: Accepted) -> Pairs:
     return (
         ("qid", fact.queue_id),
+        ("key", fact.key),
         ("message_id", fact.message_id),
         ("sender", f"<{fact.sender}>"),
         ("recipients", fact.recipients),
@@ -183,10 +188,21 @@ def _accepted(fact: Accepted) -> Pairs:
     )
 
 
+def _repeated(fact: Repeated) -> Pairs:
+    return (
+        ("qid", fact.queue_id),
+        ("key", fact.key),
+        ("answer", fact.answer),
+        ("status", fact.status),
+        ("client", fact.client),
+    )
+
+
 def _settled(fact: Settled) -> Pairs:
     following = fact.next_attempt_at
     return (
         ("qid", fact.queue_id),
+        ("key", fact.key),
         ("recipient", fact.recipient),
         ("attempt", fact.attempt),
         ("host", fact.host),
@@ -202,6 +218,7 @@ def _settled(fact: Settled) -> Pairs:
 def _attempted(fact: Attempted) -> Pairs:
     return (
         ("qid", fact.queue_id),
+        ("key", fact.key),
         ("destination", fact.destination),
         ("host", fact.host),
         ("address", fact.address),

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mta.model.events import Accepted, Fact, Refused, Reported, Settled, Trouble
+from mta.model.events import Accepted, Fact, Refused, Repeated, Reported, Settled, Trouble
 
 WINDOW = 60
 """Seconds that a rate is taken over."""
 NAMES = (
-    "accepted", "sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled", "refused", "reports", "troubles",
+    "accepted", "duplicates", "sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled", "refused", "reports",
+    "troubles",
 )  # fmt: skip
 
 
@@ -62,6 +63,8 @@ def _name(fact: Fact) -> str:
             return "accepted"
         case Settled():
             return fact.outcome if fact.outcome in NAMES else ""
+        case Repeated():
+            return "duplicates"
         case Refused():
             return "refused"
         case Reported():

@@ -123,11 +123,14 @@ def _class_of_priority(section: Section) -> MailClass | None:
 
 
 def subject(section: Section) -> str:
-    """For display: decoded, on one line, safe to print, at most `SUBJECT_LIMIT` characters."""
+    """As it was given, on one line."""
     field = section.first("subject")
-    if field is None:
-        return ""
-    text = field.text[: 8 * SUBJECT_LIMIT]
+    return field.text if field is not None else ""
+
+
+def shown_subject(text: str) -> str:
+    """For display: decoded, safe to print, at most `SUBJECT_LIMIT` characters."""
+    text = text[: 8 * SUBJECT_LIMIT]
     return safe_text(_decoded(text) if "=?" in text else text, SUBJECT_LIMIT)
 
 

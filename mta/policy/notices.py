@@ -11,28 +11,38 @@ from mta.model.lifecycle import Event
 DSN_NOTICES = (Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT)
 
 
-def notices_for(kind: Kind, reverse_path: str, event: Event, held_doubt: bool, warn: bool) -> tuple[Notice, ...]:
+def notices_for(
+    kind: Kind,
+    reverse_path: str,
+    event: Event,
+    held_doubt: bool,
+    warn: bool,
+    alerts: tuple[Notice, ...] = (Notice.ALERT,),
+) -> tuple[Notice, ...]:
     """The marks that the commit of `event` writes for a recipient. `held_doubt`: with DOUBTED, that it waits for a
-    person; `warn`: the "delayed" warning is due (`policy.schedule.warning_due`).
+    person; `warn`: the "delayed" warning is due (`policy.schedule.warning_due`); `alerts`: the ways in which a person is
+    called, each a mark of its own, so that none waits for another.
 
     A held doubt is told to the sender as `delayed` (RFC 3464 section 2.3.3): it is neither failed nor tried again, and
     the one failed DSN a recipient may get has to stay free for what the person decides. It has a mark of its own, as it
     says something else than a delay and does not use up the one warning."""
     if kind in (Kind.REPORT, Kind.ALERT):
         return ()
-    for_sender, for_postmaster = _told(event, held_doubt, warn)
+    for_sender, for_postmaster = _told(event, held_doubt, warn, alerts)
     answerable = kind is Kind.MAIL and reverse_path != ""
     return (for_sender if answerable else ()) + for_postmaster
 
 
-def _told(event: Event, held_doubt: bool, warn: bool) -> tuple[tuple[Notice, ...], tuple[Notice, ...]]:
+def _told(
+    event: Event, held_doubt: bool, warn: bool, alerts: tuple[Notice, ...]
+) -> tuple[tuple[Notice, ...], tuple[Notice, ...]]:
     """For the sender, for the postmaster."""
     if event is Event.REFUSED:
         return (Notice.DSN_FAILED,), (Notice.REPORT,)
     if event is Event.GAVE_UP:
-        return (Notice.DSN_FAILED,), (Notice.ALERT,)
+        return (Notice.DSN_FAILED,), alerts
     if event is Event.DOUBTED and held_doubt:
-        return (Notice.DSN_DOUBT,), (Notice.ALERT,)
+        return (Notice.DSN_DOUBT,), alerts
     if event in (Event.DEFERRED, Event.DOUBTED) and warn:
         return (Notice.DSN_DELAYED,), ()
     return (), ()

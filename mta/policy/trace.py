@@ -1,7 +1,7 @@
 """What submission adds to a message and takes out of it, and the trace that mail leaves behind.
 
-Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc out; nothing else
-is touched. Trace text that came from a client is filtered to what a domain or an address literal may hold.
+Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc and what was meant for this daemon
+out; nothing else is touched. Trace text from a client is filtered to what a domain or an address literal may hold.
 RFC 5321 sections 4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848.
 """
 
@@ -13,12 +13,13 @@ from mta.model.envelope import MailClass
 from mta.model.reply import Reply
 from mta.policy import header
 from mta.policy.compose import date_time
+from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
 
 HOP_LIMIT = 100
 """So many Received fields are a loop (RFC 5321 section 6.3)."""
 
-_REMOVED = frozenset({"bcc"})
+_REMOVED = frozenset({"bcc", *CONTROL_FIELDS})
 _NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
 _REMOTE_ID_LIMIT = 200
 _ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"
@@ -54,13 +55,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The first `length` octets of the content become `by`."""
+    """The first `length` octets of the content become `by`. `subject` is as it was given, on one line."""
 
     length: int
     by: bytes
     message_id: str
     subject: str
     mail_class: MailClass
+    controls: Controls
 
 
 def prepare(start: bytes, arrival: Arrival, *, complete: bool) -> Prepared | Reply:
@@ -69,14 +71,27 @@ def prepare(start: bytes, arrival: Arrival, *, complete: bool) -> Prepared | Rep
     try:
         section = header.read_section(start, complete=complete)
         mail_class = header.mail_class(section)
+        controls = read_controls(section)
     except HeaderError as error:
         return error.reply
     if sum(1 for _ in section.named("received")) >= HOP_LIMIT:
         return Reply(554, "5.4.6", f"Mail loop: {HOP_LIMIT} or more Received fields")
-    return _rewritten(section, arrival, mail_class)
+    return _rewritten(section, arrival, mail_class, controls)
 
 
-def _rewritten(section: Section, arrival: Arrival, mail_class: MailClass) -> Prepared:
+def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepared | Reply:
+    """A message that was sent before as a new one: a fresh Message-ID and Date, all else as it was."""
+    try:
+        section = header.read_section(start, complete=complete)
+        mail_class = header.mail_class(section)
+    except HeaderError as error:
+        return error.reply
+    lines = [field.raw for field in section.fields if field.name not in ("message-id", "date")]
+    lines += [f"Message-ID: {message_id}\r\nDate: {date_time(at)}\r\n".encode("ascii")]
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class, Controls())
+
+
+def _rewritten(section: Section, arrival: Arrival, mail_class: MailClass, controls: Controls) -> Prepared:
     """Missing fields go behind the others, so that the Received fields stay together."""
     known = next(filter(None, map(header.message_id, section.named("message-id"))), "")
     message_id = known or f"<{arrival.queue_id}@{arrival.hostname}>"
@@ -88,7 +103,7 @@ def _rewritten(section: Section, arrival: Arrival, mail_class: MailClass) -> Pre
         lines.append(f"Date: {date_time(arrival.at)}\r\n".encode("ascii"))
     if not section.closed:
         lines.append(b"\r\n")
-    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class)
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class, controls)
 
 
 def _is_dropped(field: header.Field) -> bool:

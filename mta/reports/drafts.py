@@ -39,7 +39,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         arrival_date=first.accepted_at,
         will_retry_until=first.expires_at,
         recipients=tuple(_dsn_recipient(notice) for notice in step),
-        original_header=header_section(original),
+        original_header=() if _undecided(step) else header_section(original),
     )
     mail_class = min(first.mail_class, MailClass.NORMAL)
     return Draft(
@@ -66,6 +66,12 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
         told=tuple(notices),
         compose=lambda stamp: compose(entries, to, stamp),
     )
+
+
+def _undecided(step: Sequence[DueNotice]) -> bool:
+    """All are held doubts: nothing came back, so nothing is returned (the part is optional, RFC 6522 section 3), and no
+    filter takes the notice for one more copy of the message."""
+    return all(notice.notice is Notice.DSN_DOUBT for notice in step)
 
 
 def _fate(notice: DueNotice) -> Fate:

@@ -5,18 +5,24 @@ A cancelled caller does not undo or halve a verb. Every failure of the storage i
 is a `SpoolRefusal`. Recipients of one message at one destination are claimed together, at most once at a time.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from mta.doorbell import Doorbell
-from mta.model.envelope import Kind, MailClass, NewMessage, Notice
+from mta.model.envelope import DoubtOrder, Kind, MailClass, NewMessage, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.reply import Reply
 
 
 class SpoolError(Exception):
     """The storage failed; nothing of the verb happened. A client is told 451 4.3.0 (RFC 5321 section 4.2.1)."""
+
+
+class ContentGone(SpoolError):
+    """The message's content is kept no longer (`spool.content_retention`)."""
 
 
 class SpoolFull(SpoolError):
@@ -29,6 +35,24 @@ class SpoolBusy(SpoolError):
 
 class SpoolDamaged(SpoolError):
     """The file is no spool, is damaged as a whole, or has a schema from the future. It is left as it is."""
+
+
+class Clash(StrEnum):
+    """Why a submission was not stored: its key, or its Message-ID, is known."""
+
+    DUPLICATE = "the same logical email"
+    OTHER = "the key names another: other sender, recipients or Subject"
+    FINISHED = "it is finished, and was neither sent nor ever in doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The message that was there first. `status` is the first of in_doubt, sending, pending, held, sent, dead, failed,
+    cancelled that a recipient of it has."""
+
+    queue_id: str
+    status: Status
+    clash: Clash
 
 
 class ContentBuffer(Protocol):
@@ -80,6 +104,8 @@ class Claim:
     id: int
     queue_id: str
     message_id: str
+    key: str
+    in_doubt: DoubtOrder
     reverse_path: str
     mail_class: MailClass
     kind: Kind
@@ -155,6 +181,8 @@ class RecipientView:
     remote_address: str
     remote_id: str
     reply: Reply | None
+    standing_hold: str = ""
+    """The standing order that keeps it from being sent: its destination, "*" for everything, "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +206,10 @@ class MessageView:
     kind: Kind
     accepted_at: float
     expires_at: float
+    key: str
+    scope: str
+    in_doubt: DoubtOrder
+    eight_bit: bool
     damaged: str
     """Why the message is quarantined, "" if it is sound."""
     recipients: tuple[RecipientView, ...]
@@ -225,6 +257,8 @@ class Overview:
     """Standing orders; "*" is everything."""
     largest: tuple[DestinationView, ...]
     """The destinations with the most waiting, most first, at most 50."""
+    held_doubts: int = 0
+    """Recipients in doubt that wait for a person; counted up to 1000."""
 
 
 # ---------------------------------------------------------------- what is to be told
@@ -252,6 +286,7 @@ class DueNotice:
     remote_host: str
     phase: str
     mail_class: MailClass = MailClass.NORMAL
+    key: str = ""
 
 
 # ---------------------------------------------------------------- a person's verbs
@@ -288,9 +323,17 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class DoubtPolicy:
-    """What recovery does with those a crash left in doubt: `retry_after` seconds of rest, or None to hold them."""
+    """What is done with what is in doubt, where the message itself says nothing: `retry` after `rest` seconds, or hold.
+    `alerts` are the marks by which a person is called."""
 
-    retry_after: float | None
+    retry: bool
+    rest: float
+    alerts: tuple[Notice, ...] = (Notice.ALERT,)
+
+    def rest_of(self, order: DoubtOrder) -> float | None:
+        """The seconds that a doubt of a message with this `order` rests before it is sent again; None: it is held."""
+        retry = self.retry if order is DoubtOrder.DEFAULT else order is DoubtOrder.RETRY
+        return self.rest if retry else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +344,14 @@ class Recovered:
     damaged: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What `reconcile` put right: claims that nobody worked on any more, recipients whose mark nobody would have ended."""
+
+    claims: int = 0
+    in_doubt: int = 0
+
+
 class Spool(Protocol):
     @property
     def doorbell(self) -> Doorbell: ...
@@ -308,8 +359,14 @@ class Spool(Protocol):
     # ------------------------------------------------ submission
     def buffer(self) -> ContentBuffer: ...
 
-    async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
-        """The message, all its recipients and its content; closes the buffer."""
+    def check_room(self, octets: int) -> None:
+        """Raises `SpoolFull` where content of `octets` would be refused now, so that nobody sends it in vain."""
+        ...
+
+    async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> Earlier | None:
+        """The message, all its recipients and its content; closes the buffer. Where its key (or, without one, its
+        Message-ID since `same_since`) is known, nothing is stored: the message that was first, which counts the duplicate.
+        Decided in the accepting commit, so of any number of submissions under one key one is stored."""
         ...
 
     # ------------------------------------------------ delivery
@@ -340,7 +397,7 @@ class Spool(Protocol):
         ...
 
     def content(self, queue_id: str) -> AsyncIterator[bytes]:
-        """The content in chunks, in order. Raises `SpoolError` where some of it is missing."""
+        """The content in chunks, in order. Raises `ContentGone`, or `SpoolError` where some of it is missing."""
         ...
 
     async def next_due(self, destination: str) -> float | None:
@@ -367,9 +424,13 @@ class Spool(Protocol):
         """The report goes in and its marks go out in one commit. `message` None: told to nobody, counted as untold."""
         ...
 
+    async def told(self, notice_ids: Sequence[int], now: float) -> None:
+        """These were told by other means than mail: their marks go out. One that is gone already is passed over."""
+        ...
+
     # ------------------------------------------------ persons
     async def find(self, ref: str) -> Sequence[str]:
-        """Queue ids of what `ref` names: a queue id, else a Message-ID in angle brackets."""
+        """Queue ids of what `ref` names: a queue id, else a Message-ID in angle brackets, else an idempotency key."""
         ...
 
     async def show(self, queue_id: str) -> MessageView | None: ...
@@ -378,7 +439,7 @@ class Spool(Protocol):
         ...
 
     async def needing_person(self, limit: int) -> tuple[Sequence[MessageView], int]:
-        """Messages with dead recipients, doubts that wait for a person, or damage."""
+        """Messages with dead recipients, doubts that wait for a person, damage, or failures that could be told to nobody."""
         ...
 
     async def overview(self) -> Overview: ...
@@ -397,6 +458,19 @@ class Spool(Protocol):
     async def purge(self, content_before: float, messages_before: float, limit: int, now: float) -> Purged:
         """Forgets the content of messages finished before `content_before`, and messages finished before
         `messages_before`, at most `limit` of each; never anything unfinished or untold to its sender."""
+        ...
+
+    async def reconcile(self, working: Collection[int], doubts: DoubtPolicy, now: float) -> Reconciled:
+        """What was left halfway goes on, as after a crash; nothing is removed. A claim that was not among those `working`
+        (ids) at this call nor at the one before is over: its recipients are due as before, and in doubt where their mark
+        stands. The same for marks and orders that no claim holds. To be called with seconds in between: a claim on its way
+        to who asked for it is among neither."""
+        ...
+
+    async def backup(self, path: Path, now: float) -> int:
+        """Copies the spool, as it is now, to the new file `path`; nothing waits for it. The copy's size in octets. Raises
+        `SpoolRefusal` where something is there already or another backup is at work, OSError where the file can't be
+        made or written, `SpoolError`."""
         ...
 
     async def close(self) -> None: ...

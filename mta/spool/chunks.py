@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from mta.spool.base import SpoolError
+from mta.spool.base import ContentGone, SpoolError
 from mta.spool.rows import first_id
 from mta.spool.schema import MESSAGE_SHIFT
 
@@ -17,7 +17,7 @@ def first(db: sqlite3.Connection, queue_id: str) -> tuple[int, int, bytes]:
         raise SpoolError(f"{queue_id}: no such message")
     message, octets, gone, found = row
     if gone:
-        raise SpoolError(f"{queue_id}: the content is kept no longer")
+        raise ContentGone(f"{queue_id}: the content is kept no longer")
     if not isinstance(octets, int) or octets <= 0:
         raise SpoolError(f"{queue_id}: the content's size is missing")
     return message, octets, _sound(found, 0)

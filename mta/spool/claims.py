@@ -18,6 +18,7 @@ class Claims:
         self._last = 0
         self._held: dict[int, tuple[str, frozenset[int]]] = {}
         self._busy: dict[str, set[int]] = {}
+        self._suspects: frozenset[int] = frozenset()
 
     def enter(self, destination: str, recipients: Iterable[int]) -> int:
         """A new claim; its id."""
@@ -39,6 +40,13 @@ class Claims:
     def holds(self, claim: int) -> frozenset[int]:
         """The recipients of a claim, none when it is over."""
         return self._held.get(claim, ("", frozenset()))[1]
+
+    def abandoned(self, working: Collection[int]) -> frozenset[int]:
+        """Claims that are not among those `working`, now and when this was asked before: one look may miss a claim that
+        is on its way to who asked for it."""
+        idle = frozenset(self._held) - frozenset(working)
+        found, self._suspects = idle & self._suspects, idle
+        return found
 
     def busy(self, destination: str) -> Collection[int]:
         """The claimed recipients at a destination; the set itself, not a copy."""

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from mta.model.envelope import Kind, MailClass
+from mta.model.envelope import DoubtOrder, Kind, MailClass
 from mta.model.lifecycle import Status
 from mta.spool.base import Claim, ClaimedRecipient
 from mta.spool.claims import Claims
-from mta.spool.rows import address_flaw, as_text, first_id, last_id, message_flaw, message_of, reply_of
+from mta.spool.rows import address_flaw, as_member, as_text, first_id, last_id, message_flaw, message_of, reply_of
 
 Search = Callable[[sqlite3.Connection, str, Collection[int], float], int | None]
 """The first recipient of a destination that is to be claimed, not one of those given."""
@@ -112,6 +112,7 @@ def _held_back(db: sqlite3.Connection, destination: str) -> bool:
 
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
+    idempotency_key, doubt_order,
     octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
 # NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
@@ -125,7 +126,8 @@ def _read(
     row = db.execute(_MESSAGE, (first_id(message), last_id(message), message)).fetchone()
     if row is None:
         return Flaw(message, "the message's row is missing")
-    (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn, octets, stored) = row
+    (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn) = row[:10]
+    key, order, octets, stored = row[10:]
     flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets)
     if not flaw and octets != stored:
         flaw = f"the content has {stored or 0} octets instead of {octets}"
@@ -136,8 +138,9 @@ def _read(
     for flaw in (_recipient_flaw(row) for row in rows):
         if flaw:
             return Flaw(message, flaw)
-    claim = Claim(0, queue_id, as_text(message_id), reverse_path, MailClass(mail_class), Kind(kind), size,
-                  bool(eight_bit), accepted, expires, warn, destination, ())  # fmt: skip
+    doubts = as_member(DoubtOrder, order, DoubtOrder.DEFAULT)
+    claim = Claim(0, queue_id, as_text(message_id), as_text(key), doubts, reverse_path, MailClass(mail_class), Kind(kind),
+                  size, bool(eight_bit), accepted, expires, warn, destination, ())  # fmt: skip
     return claim, [_claimed(row) for row in rows]
 
 

@@ -19,10 +19,12 @@ def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, conten
         raise SpoolError(f"a message can't have {count} recipients")
     row = (message.queue_id, message.message_id, message.reverse_path, safe_text(message.subject), message.size,
            content.size, message.eight_bit, int(message.mail_class), message.kind.value, message.accepted_at,
-           message.expires_at, message.warn_at, message.expires_at - message.accepted_at, count, count)  # fmt: skip
+           message.expires_at, message.warn_at, message.expires_at - message.accepted_at, count, count,
+           message.scope, message.key or None, message.fingerprint, message.in_doubt.value)  # fmt: skip
     message_id = db.execute(
         """INSERT INTO messages (queue_id, message_id, reverse_path, subject, size, octets, eight_bit, class, kind,
-        accepted_at, expires_at, warn_at, lifetime, unfinished, waiting) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        accepted_at, expires_at, warn_at, lifetime, unfinished, waiting, scope, idempotency_key, fingerprint, doubt_order)
+        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         row,
     ).lastrowid
     assert message_id is not None  # noqa: S101  what lastrowid is after an INSERT

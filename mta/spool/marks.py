@@ -66,7 +66,7 @@ def withdraw(db: sqlite3.Connection, row: RecipientRow) -> None:
 
 _SELECT = f"""SELECT n.id, n.kind, n.step, n.at, m.queue_id, m.message_id, m.reverse_path, m.kind, m.subject,
     m.accepted_at, m.expires_at, r.address, r.original, r.status, r.attempts, r.doubts,
-    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class
+    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class, m.idempotency_key
     FROM notices n JOIN recipients r ON r.id = n.recipient JOIN messages m ON m.id = n.recipient >> {MESSAGE_SHIFT}
     WHERE n.kind IN (SELECT value FROM json_each(:kinds)) AND n.step <= :last ORDER BY n.step, n.id"""
 _LAST_STEP = """SELECT step FROM notices WHERE kind IN (SELECT value FROM json_each(:kinds))
@@ -84,7 +84,7 @@ def due(db: sqlite3.Connection, kinds: Iterable[Notice], limit: int) -> list[Due
 def _notice(row: tuple[Any, ...]) -> DueNotice | None:
     """None for a mark whose rows are damaged: it stays, and is told by what shows the quarantine."""
     notice_id, kind, step, at, queue_id, message_id, reverse_path, mail_kind, subject, accepted_at, expires_at = row[:11]
-    address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class = row[11:]
+    address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class, key = row[11:]
     if kind not in tuple(Notice) or mail_kind not in tuple(Kind) or status not in tuple(Status) or not address:
         return None
     if mail_class not in tuple(MailClass):
@@ -96,8 +96,12 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
         expires_at=as_number(expires_at), recipient=as_text(address), original=as_text(original), status=Status(status),
         attempts=int(as_number(attempts)), doubts=int(as_number(doubts)),
         reply=reply_of(code, enhanced, text) or Reply(None, None, ""), remote_host=as_text(host), phase=as_text(phase),
-        mail_class=MailClass(mail_class),
+        mail_class=MailClass(mail_class), key=as_text(key),
     )  # fmt: skip
+
+
+def told(db: sqlite3.Connection, notice_ids: Sequence[int]) -> None:
+    db.execute("DELETE FROM notices WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(notice_ids)),))
 
 
 def report(
@@ -117,6 +121,8 @@ def report(
     db.execute(f"DELETE FROM notices WHERE {condition}", (wanted,))
     if message is None or content is None:
         effects.change(Sum.TALLY, "untold", len(marks))
+        for _, recipient_id in marks:
+            db.execute("UPDATE messages SET untold = 1 WHERE id = ?", (message_of(recipient_id),))
         return
     accept(db, effects, message, content)
     for kind, recipient_id in marks:

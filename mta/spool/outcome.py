@@ -6,16 +6,18 @@ a settlement given again changes nothing; a delivery and a doubt are recorded wh
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
-from mta.model.envelope import Kind, Notice
+from mta.model.envelope import DoubtOrder, Kind, Notice
 from mta.model.lifecycle import FINISHED, WAITING, Event, Status, after
-from mta.model.reply import finding
+from mta.model.reply import Reply, finding
 from mta.spool.base import (
     Claim,
     ClaimedRecipient,
     DoubtPolicy,
     RecipientResult,
+    Reconciled,
     Settled,
     Settlement,
     SpoolError,
@@ -24,7 +26,7 @@ from mta.spool.base import (
 from mta.spool.batch import Effects, Sum
 from mta.spool.claims import Claims
 from mta.spool.marks import mark, next_step
-from mta.spool.rows import RecipientRow, message_of, move, recipient, recipients_where, reply_detail, save, tell
+from mta.spool.rows import RecipientRow, as_member, message_of, move, recipient, recipients_where, reply_detail, save, tell
 from mta.spool.schema import NOTABLE
 
 _TOLD_AS = {
@@ -35,6 +37,8 @@ _TOLD_AS = {
     Event.GAVE_UP: "dead",
 }
 _REPLY_LOST = finding("4.4.2", "the daemon ended before the reply to the final dot was read")
+_ATTEMPT_LOST = finding("4.3.0", "the attempt ended without a result, perhaps after the final dot")
+_LEFT_HALFWAY = f"{NOTABLE} AND (r.in_flight OR r.requested <> '')"
 
 
 def mark_in_doubt(
@@ -144,6 +148,7 @@ def _record(
         row.overdue_at = row.expires_at
     if row.kind != Kind.MAIL and row.status in (Status.FAILED, Status.DEAD):
         effects.change(Sum.TALLY, "untold", 1)
+        db.execute("UPDATE messages SET untold = 1 WHERE id = ?", (message_of(row.id),))
     effects.replies[row.destination] = str(result.reply)
     save(db, row)
     _ring(effects, row)
@@ -196,31 +201,61 @@ def _tell_trial(db: sqlite3.Connection, effects: Effects, claim: Claim, trial: T
 def recover(db: sqlite3.Connection, effects: Effects, doubts: DoubtPolicy) -> int:
     """What a crash left: dots whose reply was not read become doubts, orders for what was being sent are obeyed. How many
     doubts."""
-    rows = recipients_where(db, f"WHERE {NOTABLE} AND (r.in_flight OR r.requested <> '')", ())
+    return _go_on(db, effects, recipients_where(db, f"WHERE {_LEFT_HALFWAY}", ()), doubts, _REPLY_LOST)
+
+
+def left_halfway(db: sqlite3.Connection, busy: Collection[int]) -> list[int]:
+    """Recipients with a mark or an order that are not among the `busy`."""
+    rows = db.execute(f"SELECT r.id FROM recipients r WHERE {_LEFT_HALFWAY}")
+    return [recipient_id for (recipient_id,) in rows if recipient_id not in busy]
+
+
+def reconcile(
+    db: sqlite3.Connection, effects: Effects, claims: Claims, abandoned: Collection[int], loose: Iterable[int],
+    doubts: DoubtPolicy,
+) -> Reconciled:  # fmt: skip
+    """Ends the `abandoned` claims; what they held, and the `loose` recipients, go on unless they are claimed by now."""
+    over = set(abandoned) - effects.ended
+    freed = {recipient_id for claim in over for recipient_id in claims.holds(claim)}
+    ids = freed.union(loose) - claims.everyone(effects.ended | over)
+    rows = [row for row in map(partial(recipient, db), sorted(ids)) if row is not None and row.status in WAITING]
+    found = _go_on(db, effects, rows, doubts, _ATTEMPT_LOST)
+    effects.ended |= over
+    return Reconciled(len(over), found)
+
+
+def _go_on(
+    db: sqlite3.Connection, effects: Effects, rows: Sequence[RecipientRow], doubts: DoubtPolicy, lost: Reply
+) -> int:
+    """What nobody ends any more: how many doubts that makes."""
     found = sum(row.in_flight for row in rows)
     step = next_step(db)
     for row in rows:
         if row.in_flight:
-            _doubt(db, effects, row, doubts, step + message_of(row.id))
+            _doubt(db, effects, row, doubts, lost, step + message_of(row.id))
         _obey(db, effects, row)
         save(db, row)
+        _ring(effects, row)
     return found
 
 
-def _doubt(db: sqlite3.Connection, effects: Effects, row: RecipientRow, doubts: DoubtPolicy, step: int) -> None:
+def _doubt(
+    db: sqlite3.Connection, effects: Effects, row: RecipientRow, doubts: DoubtPolicy, lost: Reply, step: int
+) -> None:
     row.attempts, row.doubts, row.in_flight = row.attempts + 1, row.doubts + 1, 0
     row.remote_host, row.remote_address = row.doubt_host, row.doubt_address
-    row.reply_code, row.reply_enhanced, row.reply_text = None, _REPLY_LOST.enhanced, _REPLY_LOST.text
-    row.next_at = None if doubts.retry_after is None else effects.now + doubts.retry_after
+    row.reply_code, row.reply_enhanced, row.reply_text = None, lost.enhanced, lost.text
+    rest = doubts.rest_of(as_member(DoubtOrder, row.doubt_order, DoubtOrder.DEFAULT))
+    row.next_at = None if rest is None else effects.now + rest
     detail = {"attempt": row.attempts, "server": row.remote_host, "address": row.remote_address, "phase": "final",
-              "reply": reply_detail(_REPLY_LOST), "next_attempt_at": row.next_at}  # fmt: skip
+              "reply": reply_detail(lost), "next_attempt_at": row.next_at}  # fmt: skip
     tell(db, effects, message_of(row.id), "in_doubt", row.address, detail)
-    if doubts.retry_after is None and not row.requested:
-        mark(db, effects, row, _held_doubt(row), _REPLY_LOST, host=row.remote_host, phase="final", step=step)
+    if rest is None and not row.requested:
+        mark(db, effects, row, _held_doubt(row, doubts.alerts), lost, host=row.remote_host, phase="final", step=step)
 
 
-def _held_doubt(row: RecipientRow) -> tuple[Notice, ...]:
+def _held_doubt(row: RecipientRow, alerts: tuple[Notice, ...]) -> tuple[Notice, ...]:
     """Who hears of a doubt that waits for a person (interface.md section 4)."""
     if row.kind == Kind.MAIL and row.reverse_path:
-        return Notice.DSN_DOUBT, Notice.ALERT
-    return (Notice.ALERT,) if row.kind in (Kind.MAIL, Kind.DSN) else ()
+        return Notice.DSN_DOUBT, *alerts
+    return alerts if row.kind in (Kind.MAIL, Kind.DSN) else ()

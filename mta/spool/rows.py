@@ -38,7 +38,7 @@ def message_of(recipient: int) -> int:
 
 @dataclass(slots=True)
 class RecipientRow:
-    """A recipient as the writing verbs change it. The first six columns never change; the last six are its message's."""
+    """A recipient as the writing verbs change it. The first six columns never change; the last seven are its message's."""
 
     id: int
     address: str
@@ -72,6 +72,7 @@ class RecipientRow:
     damaged: str
     expires_at: float
     lifetime: float
+    doubt_order: str
 
 
 _NAMES = tuple(field.name for field in fields(RecipientRow))

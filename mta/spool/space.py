@@ -10,13 +10,14 @@ from pathlib import Path
 
 from mta.spool.base import SpoolFull
 
-RESERVE = 32 * 1024 * 1024
-"""Octets: the WAL up to its checkpoint and a batch of content, each of them once in the WAL and once in the database."""
+RESERVE = 64 * 2**20
+"""Octets, unless `spool.min_free` says otherwise: the WAL up to its checkpoint and a batch of content, each of them once
+in the WAL and once in the database, twice over."""
 
 
-def check_room(folder: Path, octets: int) -> None:
-    """Raises `SpoolFull` where a message of `octets` would leave too little, OSError where nobody can tell."""
+def check_room(folder: Path, octets: int, reserve: int) -> None:
+    """Raises `SpoolFull` where a message of `octets` would leave less than `reserve`, OSError where nobody can tell."""
     disk = os.statvfs(folder)
     free = disk.f_bavail * disk.f_frsize
-    if free < RESERVE + 2 * octets:
+    if free < reserve + 2 * octets:
         raise SpoolFull(f"no space for the spool: {free // 2**20} MiB left at {folder}, and deliveries need some")

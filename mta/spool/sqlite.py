@@ -16,17 +16,20 @@ from typing import TypeVar
 from mta.doorbell import Doorbell
 from mta.model.envelope import NewMessage, Notice
 from mta.model.lifecycle import Event, Status
-from mta.spool import chunks, due, intake, marks, orders, outcome, ownership, schema, upkeep, views
+from mta.spool import chunks, due, intake, keys, marks, orders, outcome, ownership, schema, upkeep, views
+from mta.spool.backup import Backups
 from mta.spool.base import (
     Changed,
     Claim,
     ContentBuffer,
     DoubtPolicy,
     DueNotice,
+    Earlier,
     Filter,
     MessageView,
     Overview,
     Purged,
+    Reconciled,
     Recovered,
     Selection,
     Settled,
@@ -38,7 +41,7 @@ from mta.spool.batch import Effects, GroupCommit
 from mta.spool.buffer import MemoryUse, SpillBuffer
 from mta.spool.claims import Claims
 from mta.spool.connection import Connect, Connection, connect_threaded, open_reader, open_writer, snapshot, storage_error
-from mta.spool.space import check_room
+from mta.spool.space import RESERVE, check_room
 
 T = TypeVar("T")
 
@@ -49,17 +52,23 @@ RETRIES_AT_ONCE = 20
 
 
 async def open_sqlite(
-    path: Path, *, doubts: DoubtPolicy, now: float, doorbell: Doorbell, connect: Connect = connect_threaded
+    path: Path,
+    *,
+    doubts: DoubtPolicy,
+    now: float,
+    doorbell: Doorbell,
+    connect: Connect = connect_threaded,
+    min_free: int = RESERVE,
 ) -> "tuple[SqliteSpool, Recovered]":
     """Takes the spool at `path` (made where there is none) and recovers what a crash left. Raises `SpoolBusy`,
-    `SpoolDamaged`, `SpoolError`."""
+    `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries."""
     owned = ownership.own(path)
     connections: list[Connection] = []
     try:
         schema.create_missing(path)
         for opener in (open_writer, open_reader, open_reader):
             connections.append(await connect(partial(opener, path)))
-        spool = SqliteSpool(path, owned, connections, doorbell)
+        spool = SqliteSpool(path, owned, connections, doorbell, min_free, Backups(path, connect))
         return spool, await spool.recover(doubts, now)
     except BaseException as error:
         for connection in connections:
@@ -72,9 +81,17 @@ async def open_sqlite(
 
 class SqliteSpool:
     def __init__(
-        self, path: Path, owned: ownership.Ownership, connections: Sequence[Connection], doorbell: Doorbell
+        self,
+        path: Path,
+        owned: ownership.Ownership,
+        connections: Sequence[Connection],
+        doorbell: Doorbell,
+        min_free: int,
+        backups: Backups,
     ) -> None:
         self._path = path
+        self._backups = backups
+        self._min_free = min_free
         self._owned = owned
         self._connections = connections
         writer, self._delivery, self._persons = connections
@@ -124,12 +141,23 @@ class SqliteSpool:
     def buffer(self) -> ContentBuffer:
         return SpillBuffer(self._path.parent, self._memory_use)
 
-    async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
-        def work(db: sqlite3.Connection, effects: Effects) -> None:
-            check_room(self._path.parent, content.size)
-            intake.accept(db, effects, message, content)
+    def check_room(self, octets: int) -> None:
+        try:
+            check_room(self._path.parent, octets, self._min_free)
+        except OSError as error:
+            raise storage_error(error) from error
 
-        await self._commits.run(work, now, content=content)
+    async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> Earlier | None:
+        def work(db: sqlite3.Connection, effects: Effects) -> Earlier | None:
+            with self._claims.lock:
+                busy = self._claims.everyone(effects.ended) if message.key or message.same_since is not None else ()
+            if (known := keys.earlier(db, effects, busy, message)) is not None:
+                return known
+            check_room(self._path.parent, content.size, self._min_free)
+            intake.accept(db, effects, message, content)
+            return None
+
+        return await self._commits.run(work, now, content=content)
 
     # ------------------------------------------------ delivery
     async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
@@ -216,6 +244,9 @@ class SqliteSpool:
             lambda db, effects: marks.report(db, effects, notice_ids, message, content), now, content=content
         )
 
+    async def told(self, notice_ids: Sequence[int], now: float) -> None:
+        await self._commits.run(lambda db, effects: marks.told(db, notice_ids), now)
+
     # ------------------------------------------------ persons
     async def find(self, ref: str) -> Sequence[str]:
         return await self._read(self._persons, lambda db: views.find(db, ref))
@@ -294,10 +325,32 @@ class SqliteSpool:
             lambda db, effects: upkeep.purge(db, effects, content_before, messages_before, limit), now
         )
 
+    async def reconcile(self, working: Collection[int], doubts: DoubtPolicy, now: float) -> Reconciled:
+        def look(db: sqlite3.Connection) -> tuple[Collection[int], Collection[int]]:
+            with self._claims.lock:
+                abandoned, busy = self._claims.abandoned(working), self._claims.everyone()
+            return abandoned, outcome.left_halfway(db, busy)
+
+        abandoned, loose = await self._read(self._persons, look)  # a guess, without the lock; looked at again below
+        if not abandoned and not loose:
+            return Reconciled()
+        return await self._commits.run(
+            lambda db, effects: outcome.reconcile(db, effects, self._claims, abandoned, loose, doubts), now, exclusive=True
+        )
+
+    async def backup(self, path: Path, now: float) -> int:
+        if self._closed:
+            raise SpoolError("the spool is closed")
+        try:
+            return await self._backups.make(path)
+        except sqlite3.Error as error:
+            raise SpoolError(f"the copy {path} failed: {error}") from error
+
     async def close(self) -> None:
         """Waits for the verbs given so far; further ones raise `SpoolError`. The file is free then."""
         if self._closed:
             return
+        await self._backups.stop()
         await self._commits.close()
         self._closed = True
         for connection in reversed(self._connections):  # the writer last: it copies the WAL back

@@ -11,8 +11,9 @@ from mta.spool.schema import MESSAGE_SHIFT
 
 VACUUM_PAGES = 500
 """Pages that one step gives back, of those beyond a quarter of the file: the rest is for the mail to come."""
+_FOR_SENDERS = ", ".join(f"'{it}'" for it in (Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT))
 _TOLD = f"""NOT EXISTS (SELECT 1 FROM notices n WHERE n.recipient BETWEEN m.id << {MESSAGE_SHIFT}
-    AND (m.id + 1 << {MESSAGE_SHIFT}) - 1 AND n.kind IN ('{Notice.DSN_FAILED}', '{Notice.DSN_DELAYED}'))"""
+    AND (m.id + 1 << {MESSAGE_SHIFT}) - 1 AND n.kind IN ({_FOR_SENDERS}))"""
 
 
 def purge(

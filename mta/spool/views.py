@@ -5,11 +5,11 @@ Rules: `sending` is a waiting recipient that is claimed; nothing that is asked o
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from mta.model.envelope import Kind, MailClass
+from mta.model.envelope import DoubtOrder, Kind, MailClass
 from mta.model.lifecycle import FINISHED, STORED, WAITING, Status
 from mta.spool.base import (
     ClassCount,
@@ -35,15 +35,23 @@ from mta.spool.schema import MESSAGE_SHIFT, NOTABLE
 
 LARGEST = 50
 MATCHES = 100
+HELD_DOUBTS = 1000
+"""So many are counted at most."""
+_HELD_DOUBTS = f"""SELECT count(*) FROM (SELECT 1 FROM recipients INDEXED BY recipients_notable
+    WHERE {NOTABLE} AND status = 'in_doubt' AND next_at IS NULL LIMIT ?)"""
 _FINISHED = "(" + ", ".join(f"'{status}'" for status in sorted(FINISHED)) + ")"
 
 
 def find(db: sqlite3.Connection, ref: str) -> list[str]:
     """At most `MATCHES` queue ids, the oldest first."""
-    rows = db.execute("SELECT queue_id FROM messages WHERE queue_id = ?", (ref,)).fetchall()
+    rows = db.execute("SELECT queue_id FROM messages WHERE queue_id IN (?, upper(?))", (ref, ref)).fetchall()
     if not rows and ref.startswith("<"):
         rows = db.execute(
             "SELECT queue_id FROM messages WHERE message_id = ? ORDER BY id LIMIT ?", (ref, MATCHES)
+        ).fetchall()
+    if not rows:
+        rows = db.execute(
+            "SELECT queue_id FROM messages WHERE idempotency_key = ? ORDER BY id LIMIT ?", (ref, MATCHES)
         ).fetchall()
     return [queue_id for (queue_id,) in rows]
 
@@ -91,7 +99,8 @@ def _status_condition(status: Status) -> str:
 def needing_person(db: sqlite3.Connection, busy: Collection[int], limit: int) -> tuple[list[MessageView], int]:
     wanted = f"""SELECT id >> {MESSAGE_SHIFT} AS message FROM recipients INDEXED BY recipients_notable
         WHERE {NOTABLE} AND (status = 'dead' OR (status = 'in_doubt' AND next_at IS NULL))
-        UNION SELECT id FROM messages WHERE damaged <> '' AND unfinished > 0"""
+        UNION SELECT id FROM messages WHERE damaged <> '' AND unfinished > 0
+        UNION SELECT id FROM messages WHERE untold"""
     total = db.execute(f"SELECT count(*) FROM ({wanted})").fetchone()[0]
     page = db.execute(f"SELECT message FROM ({wanted}) ORDER BY message LIMIT ?", (limit,)).fetchall()
     return [_message(db, busy, message) for (message,) in page], total
@@ -104,27 +113,32 @@ def damaged(db: sqlite3.Connection) -> tuple[str, ...]:
 
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, subject, size, class, kind, accepted_at, expires_at, damaged,
-    octets FROM messages WHERE id = ?"""
+    octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at FROM messages WHERE id = ?"""
 _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at, finished_at, remote_host, remote_address,
-    remote_id, reply_code, reply_enhanced, reply_text FROM recipients WHERE id BETWEEN ? AND ? ORDER BY id"""
+    remote_id, reply_code, reply_enhanced, reply_text,
+    (SELECT min(h.destination) FROM standing_holds h WHERE h.destination IN ('*', recipients.destination))
+    FROM recipients WHERE id BETWEEN ? AND ? ORDER BY id"""
 
 
 def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, with_timeline: bool = False) -> MessageView:
-    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 11
-    queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row
+    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 17
+    queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row[:11]
+    key, scope, order, eight_bit, *repeats = row[11:]
     recipients = db.execute(_RECIPIENTS, (first_id(message), last_id(message))).fetchall()
     return MessageView(
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
         subject=as_text(subject), size=int(as_number(size)), mail_class=as_class(mail_class),
         kind=as_member(Kind, kind, Kind.MAIL), accepted_at=as_number(accepted), expires_at=as_number(expires),
+        key=as_text(key), scope=as_text(scope), in_doubt=as_member(DoubtOrder, order, DoubtOrder.DEFAULT),
+        eight_bit=bool(eight_bit),
         damaged=as_text(damaged) or message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets),
         recipients=tuple(_recipient(recipient, recipient[0] in busy) for recipient in recipients),
-        timeline=_timeline(db, message, as_number(accepted), size) if with_timeline else (),
+        timeline=_timeline(db, message, as_number(accepted), size, repeats) if with_timeline else (),
     )  # fmt: skip
 
 
 def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
-    _, address, original, stored, attempts, doubts, next_at, finished_at, host, remote_address, remote_id, *reply = row
+    _, address, original, stored, attempts, doubts, next_at, finished_at, host, remote_address, remote_id, *reply, hold = row
     status = as_member(Status, stored, Status.PENDING)
     shown = Status.SENDING if claimed and status in WAITING else status
     return RecipientView(
@@ -132,16 +146,23 @@ def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
         doubts=int(as_number(doubts)), next_attempt_at=as_time(next_at) if shown in WAITING else None,
         finished_at=as_time(finished_at), remote_host=as_text(host), remote_address=as_text(remote_address),
         remote_id=as_text(remote_id), reply=reply_of(*reply),
+        standing_hold=as_text(hold) if shown in WAITING else "",
     )  # fmt: skip
 
 
-def _timeline(db: sqlite3.Connection, message: int, accepted_at: float, size: object) -> tuple[TimelineEntry, ...]:
+def _timeline(
+    db: sqlite3.Connection, message: int, accepted_at: float, size: object, repeats: Sequence[object]
+) -> tuple[TimelineEntry, ...]:
+    """In the order of time; all duplicates that were refused are one entry, at the last of them."""
     rows = db.execute("SELECT at, event, recipient, detail FROM timeline WHERE message = ? ORDER BY seq", (message,))
-    accepted = TimelineEntry(accepted_at, "accepted", "", {"size": int(as_number(size))})
-    return (
-        accepted,
-        *(TimelineEntry(as_number(at), as_text(event), as_text(who), _detail(detail)) for at, event, who, detail in rows),
-    )
+    entries = [TimelineEntry(accepted_at, "accepted", "", {"size": int(as_number(size))})]
+    for at, event, who, detail in rows:
+        entries.append(TimelineEntry(as_number(at), as_text(event), as_text(who), _detail(detail)))
+    count, last = (as_number(value) for value in repeats)
+    if count:
+        place = next((i for i, it in enumerate(entries) if i and it.at > last), len(entries))
+        entries.insert(place, TimelineEntry(last, "duplicate", "", {"count": int(count)}))
+    return tuple(entries)
 
 
 def _detail(stored: object) -> Mapping[str, object]:
@@ -171,6 +192,7 @@ def overview(db: sqlite3.Connection, busy: Collection[int]) -> Overview:
                 (LARGEST,),
             )
         ),
+        held_doubts=db.execute(_HELD_DOUBTS, (HELD_DOUBTS,)).fetchone()[0],
     )
 
 

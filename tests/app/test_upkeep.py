@@ -1,14 +1,17 @@
 """What the daemon does from time to time."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
-from mta.app.upkeep import watch_clock
+from mta.app.upkeep import reconcile_for_ever, watch_clock
+from mta.model.envelope import Notice
 from mta.model.events import Trouble
 from mta.model.lifecycle import Status
-from mta.model.outcome import Phase
+from mta.model.outcome import Phase, Seen
 from mta.scheduler import Scheduler
-from tests.delivery.house import House
+from mta.spool.base import Settlement, SpoolError
+from tests.delivery.house import POLICY, House
 from tests.delivery.test_days import DAY, pause, play
 from tests.support.remote import Remotes
 
@@ -32,5 +35,61 @@ def test_b34_a_clock_that_goes_back_by_a_day_delays_nothing_by_a_day(tmp_path: P
         assert (await home.recipient(first)).status is Status.SENT
         assert len([fact for fact in home.facts if isinstance(fact, Trouble)]) == 1
         watching.cancel()
+
+    play(tmp_path, story)
+
+
+def test_a_delivery_that_was_lost_goes_on_and_a_long_one_is_left_alone(tmp_path: Path) -> None:
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        reconciling = asyncio.create_task(reconcile_for_ever(home.spool, home.delivery, home.clock, home.facts.append))
+        replies = iter(["451 4.7.1 later"])
+        remotes.decide = lambda phase, address, path: next(replies, None) if phase is Phase.RCPT else None
+        lost = await home.submit("lost@up.test")
+        await pause(10)
+        claim = await home.spool.claim("up.test", 1, home.clock.now() + 60)  # nobody works on it
+        assert claim is not None
+        await home.spool.mark_in_doubt(claim, [claim.recipients[0].id], "mx.up.test", "192.0.2.2", home.clock.now())
+        remotes.latency = 50
+        long = await home.submit("long@example.org")
+        await pause(180)
+        assert (await home.recipient(long)).status is Status.SENDING
+        assert (await home.recipient(lost)).status is Status.IN_DOUBT
+        await pause(1500)
+        assert (await home.recipient(long)).doubts == 0
+        it = await home.recipient(lost)
+        assert (it.status, it.attempts, it.doubts) == (Status.SENT, 3, 1)
+        assert len(remotes.taken) == 2
+        [trouble] = [fact for fact in home.facts if isinstance(fact, Trouble)]
+        assert trouble.detail == "deliveries: 1; recipients in doubt by it: 1"
+        reconciling.cancel()
+
+    play(tmp_path, story)
+
+
+def test_what_can_not_wait_is_told_undisturbed_for_as_long_as_the_spool_takes(tmp_path: Path) -> None:
+    """The telling of a destination's overdue mail is work too: it is given to a spool that fails until it sticks."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        reconciling = asyncio.create_task(reconcile_for_ever(home.spool, home.delivery, home.clock, home.facts.append))
+        remotes.decide = lambda phase, address, path: Seen.TIMEOUT if phase is Phase.CONNECT else None
+        settle, failed = home.spool.settle, 0
+
+        async def failing_settle(settlement: Settlement, now: float) -> object:
+            nonlocal failed
+            if not settlement.results[0].counted and failed < 300:
+                failed += 1
+                raise SpoolError("disk I/O error")
+            return await settle(settlement, now)
+
+        home.spool.settle = failing_settle
+        first = await home.submit("a@example.org", policy=replace(POLICY, warn_after=150))
+        await pause(130)
+        await home.submit("b@example.org")
+        await pause(1000)
+        assert failed == 300
+        due = await home.spool.notices([Notice.DSN_DELAYED], 10, 0)
+        assert [notice.queue_id for notice in due] == [first]
+        assert not [it for it in home.facts if isinstance(it, Trouble) and "without a result" in it.what]
+        reconciling.cancel()
 
     play(tmp_path, story)

@@ -9,6 +9,8 @@ from mta.model.lifecycle import Status
 from mta.spool.base import SpoolError, SpoolFull
 from tests.delivery.house import house
 from tests.support.mx import ScriptedMx
+from tests.support.smtp_client import SmtpClient
+from tests.support.submission import MemorySpool, bench
 
 
 async def test_a_claim_that_cannot_be_given_back_at_once_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -41,12 +43,30 @@ async def test_submissions_leave_room_for_results(tmp_path: Path, monkeypatch: p
     async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
         home.names.zones["example.org"] = [(10, "mx.example.org", "127.0.0.1")]
         queue_id = await home.submit("ann@example.org")
-        monkeypatch.setattr("mta.spool.space.RESERVE", 2**62)
+        monkeypatch.setattr(home.spool, "_min_free", 2**62)
         with pytest.raises(SpoolFull):
             await home.submit("bob@example.org")
         await home.deliver()
         assert (await home.recipient(queue_id)).status is Status.SENT
         assert (await home.spool.overview()).recipients[Status.PENDING] == 0
+
+
+async def test_a_client_is_told_before_it_sends_its_content(tmp_path: Path):
+    """EXT-04: at DATA; RSET is not needed, and with room again the same session goes on."""
+    spool = MemorySpool()
+    full = True
+
+    def check_room(octets: int) -> None:
+        if full:
+            raise SpoolFull("no space")
+
+    spool.check_room = check_room
+    async with bench(spool=spool) as running, await SmtpClient.connect(running.endpoint) as client:
+        for line in ("EHLO c.test", "MAIL FROM:<a@b.test>", "RCPT TO:<c@d.test>"):
+            await client.command(line)
+        assert (await client.command("DATA")).startswith("452 4.3.1")
+        full = False
+        assert (await client.submit(b"Subject: x\r\n\r\nhi\r\n")).startswith("250 2.0.0")
 
 
 async def test_a_result_that_never_sticks_stops_no_other_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -31,6 +31,7 @@ def test_a_whole_configuration_is_not_warned_of(tmp_path: Path) -> None:
         (QUIET + '[submission]\nmax_message_size = "1KiB"\n', "submission.max_message_size"),
         (QUIET + "[submission]\nmax_recipients = 99\n", "submission.max_recipients"),
         (QUIET + '[class.urgent]\ngive_up_after = "6s"\nwarn_after = "1h"\n', "class.urgent.warn_after"),
+        (QUIET + '[alerts.critical]\nurgent = "1s"\n', "alerts.critical.urgent"),
         (QUIET + '[class.bulk]\nmax_interval = "1s"\n', "class.bulk.max_interval"),
     ],
 )
@@ -44,6 +45,10 @@ def test_B52_the_effective_values_are_told_with_their_units(tmp_path: Path) -> N
         "hostname": "mail.example.com",
         "spool.url": "sqlite:/home/ann/.local/state/mta/spool.db",
         "spool.retention": "30 days",
+        "spool.min_free": "64MiB",
+        "alerts.command": "none",
+        "alerts.warning.pending": "10000",
+        "alerts.warning.normal": "4 hours",
         "submission.max_message_size": "25MiB",
         "submission.max_recipients": "1000",
         "submission.allow": "127.0.0.0/8, ::1/128",

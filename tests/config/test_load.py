@@ -58,6 +58,37 @@ def test_what_a_file_omits_has_its_default(read: Read) -> None:
     assert read('hostname = "mail.example.com"\n').model_copy(update={"hostname": None}) == load(None, ENVIRON)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com/services/T0/B0?x=1",
+        "https://hooks.example.com:8443",
+        "http://localhost:8080/alert",
+        "http://127.0.0.1/",
+        "http://[::1]:8080/",
+    ],
+)
+def test_whom_to_call_and_when_to_warn(read: Read, url: str) -> None:
+    config = read(
+        f"""
+        [spool]
+        min_free = "0B"
+        [alerts]
+        interval = "1m"
+        command = ["/usr/local/bin/page", "--now"]
+        webhook = "{url}"
+        [alerts.warning]
+        urgent = "90s"
+        [alerts.critical]
+        pending = 0
+        """
+    )
+    assert config.spool.min_free == 0
+    alerts = config.alerts
+    assert (alerts.interval, alerts.command, alerts.webhook) == (60, ("/usr/local/bin/page", "--now"), url)
+    assert (alerts.warning.urgent, alerts.warning.bulk, alerts.critical.pending) == (90, 86400, 0)
+
+
 def test_the_interface_s_values_are_read(read: Read) -> None:
     config = read(
         """
@@ -144,6 +175,22 @@ retry_max_age = "5 days"
         ("[submission]\nMax_Recipients = 5", "submission.Max_Recipients", "did you mean submission.max_recipients?"),
         ("listen = ['127.0.0.1:25']", "listen", "did you mean submission.listen?"),
         ("[class.urgnt]", "class.urgnt", "did you mean class.urgent?"),
+        ("[urgent]", "urgent", "did you mean class.urgent?"),
+        ("[spool]\nmin_free = 64", "spool.min_free", "expected a size in quotes"),
+        ("[alerts]\ncommand = '/bin/page --now'", "alerts.command", "expected a list of words such as"),
+        ("[alerts]\ncommand = ['page']", "alerts.command", 'expected the program with its whole path, not "page"'),
+        ("[alerts]\ncommand = ['/bin/page', 1]", "alerts.command", "expected a list of words such as"),
+        ("[alerts]\nwebhook = 'http://hooks.example.com/x'", "alerts.webhook", 'expected "https:"'),
+        ("[alerts]\nwebhook = 'http://127.0.0.1@hooks.example.com/'", "alerts.webhook", "no user name"),
+        ("[alerts]\nwebhook = 'http://127.0.0.1.example.com/'", "alerts.webhook", 'expected "https:"'),
+        ("[alerts]\nwebhook = 'hooks.example.com'", "alerts.webhook", "expected a URL such as"),
+        ("[alerts]\nwebhook = 'https://'", "alerts.webhook", "expected a URL such as"),
+        ("[alerts]\nwebhook = 'https://h:99999/'", "alerts.webhook", "expected a URL (Port out of range"),
+        ("[alerts]\nwebhook = 'https://[::1/'", "alerts.webhook", "expected a URL ("),
+        ("[alerts]\nwebhook = 'https://h/a b'", "alerts.webhook", "expected a URL such as"),
+        ("[alerts]\nwebhook = 'https://h/\\r\\nX: y'", "alerts.webhook", "expected a URL such as"),
+        ("[alerts.warning]\nurgent = 5", "alerts.warning.urgent", "in quotes such as"),
+        ("[alerts.critical]\npending = -1", "alerts.critical.pending", "expected 0 or more"),
         ("[lanes]", "lanes", "unknown key; known here: hostname,"),
         ("[delivery.timeouts]\nquit = '1s'", "delivery.timeouts.quit", "unknown key"),
         ("[class.normal]\ngive_up_after = '5 days'", "class.normal.give_up_after", 'such as "300ms"'),

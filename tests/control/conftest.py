@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from mta.control.desk import Desk
+from mta.control.health import HealthRules
 from mta.control.state import DestinationState
 from mta.doorbell import Doorbell
 from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient
 from mta.model.events import Fact
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
-from mta.spool.base import DoubtPolicy, RecipientResult, Settlement, Spool, Trial
+from mta.spool.base import DoubtPolicy, MessageView, RecipientResult, Settlement, Spool, SpoolRefusal, Trial
 from mta.spool.sqlite import open_sqlite
 
 NOW = 1767323045.678  # 2026-01-02T03:04:05.678Z
@@ -107,7 +108,7 @@ def present() -> Present:
 
 @asynccontextmanager
 async def opened(folder: Path) -> AsyncIterator[Spool]:
-    spool, _ = await open_sqlite(folder / "spool.db", doubts=DoubtPolicy(600), now=NOW, doorbell=Doorbell())
+    spool, _ = await open_sqlite(folder / "spool.db", doubts=DoubtPolicy(True, 600), now=NOW, doorbell=Doorbell())
     yield spool
     await spool.close()
 
@@ -134,7 +135,10 @@ def desk(spool: Spool, present: Present, facts: list[Fact]) -> Desk:
 
 
 def desk_over(spool: Spool, present: Present, facts: list[Fact]) -> Desk:
-    return Desk(spool, present, Clock(present), facts.append, "mail.example.com", "0.1.0")
+    async def resubmit(view: MessageView, key: str) -> str:
+        raise SpoolRefusal(f"not here: {view.queue_id} {key}")
+
+    return Desk(spool, present, Clock(present), facts.append, "mail.example.com", "0.1.0", resubmit, HealthRules)
 
 
 async def exchange(path: Path, request: bytes, *, half_close: bool = False) -> str:

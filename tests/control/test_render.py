@@ -34,7 +34,7 @@ async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom,
         "normal      0 waiting",
         "bulk        1 waiting, the oldest for 2 h 5 min",
         "last minute 3 accepted",
-        "held        example.net (mta release)",
+        "held        example.net (--domain): mta release --all, or --domain DOMAIN",
         "",
         "DESTINATION  WAITING  SESSIONS  RESTS UNTIL  LAST REPLY",
         "example.org  1        1         03:05:05Z    451 4.3.0 try later",
@@ -110,8 +110,8 @@ async def test_verbs_say_what_they_did(desk: Desk, mail: Mailroom) -> None:
     queue_id = await mail.accept()
     assert await text(desk, "hold", queue_id) == f"{queue_id} ann@example.org: pending -> held\n"
     assert await text(desk, "hold", queue_id) == f"{queue_id} ann@example.org: held (nothing to do)\n"
-    assert await text(desk, "hold", "--all") == "everything is held until it is released\n"
-    assert await text(desk, "release", "--all") == "everything goes on\n"
+    assert await text(desk, "hold", "--all") == "everything is held until `mta release --all`\n"
+    assert await text(desk, "release", "--all") == "the order to hold everything is lifted\n"
 
 
 async def test_B54_nothing_from_outside_reaches_the_terminal_raw(desk: Desk, mail: Mailroom, present: Present) -> None:
@@ -133,9 +133,12 @@ def test_a_span_has_its_two_largest_units() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_s_words_are_read_as_that_command(name: str, facts: list[Fact]) -> None:
     examples = {"sender": "", "status": "held", "class": "bulk", "older-than": "5m", "limit": "7", "domain": "example.org"}
-    options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""}}.get(
+    options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""},
+               "resend": {"key": "k-2"}}.get(
         name, {}
     )
-    refs = ("--x", "<a b@c>") if name in ("cancel", "release") else ("--x",) if name in ("show", "resolve") else ()
+    refs = ("--x", "<a b@c>") if name in ("cancel", "release") else ("--x",) if name in ("show", "resolve", "resend") else ()
+    if name == "backup":
+        refs = ("/a folder/spool copy.db",)
     command = Command(name, refs, options)
     assert parse_command(words_of(command)) == command

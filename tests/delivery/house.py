@@ -146,15 +146,16 @@ async def house(
     wrap: Callable[[SqliteSpool], SqliteSpool] = lambda spool: spool,
 ):
     clock = clock or Hands()
+    doubts = DoubtPolicy(doubt_delay is not None, doubt_delay or 0)
     opened, _ = await open_sqlite(
-        folder / "spool.db", doubts=DoubtPolicy(doubt_delay), now=clock.now(), doorbell=Doorbell(), connect=connect_inline
+        folder / "spool.db", doubts=doubts, now=clock.now(), doorbell=Doorbell(), connect=connect_inline
     )
     spool = wrap(opened)
     names, hosts, pool, facts = Names(), HostMemory(), SessionPool(ReuseLimits()), []
     rules = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
     router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
     opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
-    settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubt_delay)
+    settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
     delivery = Delivery(settings, Means(spool, pool, opener, router, hosts), clock, random.Random(2), facts.append)
     try:
         yield House(spool, delivery, pool, hosts, names, clock, facts)

@@ -39,7 +39,7 @@ async def test_b52_a_reload_takes_a_good_file_and_leaves_all_as_it_is_with_a_bad
     world.configure("submission", max_recipients=1)
     await daemon.reload()
     assert await _second_recipient(world) == "452 4.5.3"
-    assert len(daemon.logged("trouble", what="the configuration was read again")) == 1
+    assert len(daemon.logged("daemon", what="the configuration was read again")) == 1
 
     world.configure("submission", max_recipients=5, max_recipient=5)
     await daemon.reload()

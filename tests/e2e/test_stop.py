@@ -114,6 +114,7 @@ async def _each_once(flights: Flights) -> None:
 
 
 async def test_b50_sigkill_doubles_at_most_what_was_behind_the_dot_and_lists_it(world: World) -> None:
+    world.configure("class.normal", give_up_after="1h")  # a slow machine is no reason to give up
     flights = await in_flight(world)
     daemon = flights.daemon
     assert await daemon.stop(signal.SIGKILL) == -signal.SIGKILL

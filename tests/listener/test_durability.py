@@ -21,7 +21,7 @@ Start = Callable[..., Any]
 
 
 async def opened(path: Path) -> SqliteSpool:
-    spool, _ = await open_sqlite(path, doubts=DoubtPolicy(600), now=NOW, doorbell=Doorbell())
+    spool, _ = await open_sqlite(path, doubts=DoubtPolicy(True, 600), now=NOW, doorbell=Doorbell())
     return spool
 
 

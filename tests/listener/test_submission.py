@@ -48,7 +48,7 @@ async def test_spl01_dat03_accepted_as_it_came_with_the_queue_id_in_the_reply(st
     assert message.message_id == f"<{message.queue_id}@{HOSTNAME}>"
     assert head.startswith(f"Received: from client.test ([127.0.0.1])\r\n\tby {HOSTNAME} with ESMTP id ".encode())
     assert running.facts == [
-        Accepted(message.queue_id, message.message_id, "app@shop.test", 2, len(content), "normal", "mail", "127.0.0.1")
+        Accepted(message.queue_id, "", message.message_id, "app@shop.test", 2, len(content), "normal", "mail", "127.0.0.1")
     ]
 
 

@@ -17,7 +17,9 @@ AT = 1767323045.678
 QID = "06ABCDEFGHJKMN00"
 QUOTA = parse_reply(452, ["4.2.2 quota exceeded"])
 TLS = "TLSv1.3 TLS_AES_256_GCM_SHA384"
-DEFERRED = Settled(QID, "ann@example.org", "deferred", 2, "mx1.example.org", "192.0.2.1", TLS, QUOTA, "", AT + 60, 61.23456)
+DEFERRED = Settled(
+    QID, "", "ann@example.org", "deferred", 2, "mx1.example.org", "192.0.2.1", TLS, QUOTA, "", AT + 60, 61.23456
+)  # fmt: skip
 
 
 class Lines:
@@ -81,13 +83,13 @@ def test_a_settled_recipient_as_json():
     ("fact", "words"),
     [
         (
-            Accepted(QID, "<a@b>", "shop@example.com", 2, 2048, "normal", "mail", "127.0.0.1"),
+            Accepted(QID, "", "<a@b>", "shop@example.com", 2, 2048, "normal", "mail", "127.0.0.1"),
             "level=info event=accepted qid=06ABCDEFGHJKMN00 message_id=<a@b> sender=<shop@example.com> recipients=2"
             " size=2048 class=normal kind=mail client=127.0.0.1",
         ),
-        (Accepted(QID, "<a@b>", "", 1, 1, "bulk", "mail", "x"), "sender=<> recipients=1"),
+        (Accepted(QID, "", "<a@b>", "", 1, 1, "bulk", "mail", "x"), "sender=<> recipients=1"),
         (
-            Attempted(QID, "example.org", "mx1.example.org", "192.0.2.1", "banner", Reply(None, "4.4.1", "refused")),
+            Attempted(QID, "", "example.org", "mx1.example.org", "192.0.2.1", "banner", Reply(None, "4.4.1", "refused")),
             "level=info event=attempt qid=06ABCDEFGHJKMN00 destination=example.org host=mx1.example.org"
             " address=192.0.2.1 phase=banner enhanced=4.4.1 text=refused",
         ),
@@ -111,7 +113,7 @@ def test_each_fact_has_its_line(fact: Fact, words: str):
 
 @pytest.mark.parametrize("outcome", ["sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled"])
 def test_outcomes_are_events_of_the_timeline(outcome: str):
-    [line] = logged(Settled(QID, "a@b", outcome, 1, "", "", "", None, "", None, 0.0))
+    [line] = logged(Settled(QID, "", "a@b", outcome, 1, "", "", "", None, "", None, 0.0))
     level = "warning" if outcome in ("dead", "in_doubt") else "info"
     assert f"level={level} event={outcome} qid={QID} recipient=a@b attempt=1 delay=0.0" in line
 
@@ -119,7 +121,7 @@ def test_outcomes_are_events_of_the_timeline(outcome: str):
 def test_b11_a_reply_with_controls_stays_one_line():
     """B11: escaped, valid UTF-8, for both layouts."""
     reply = parse_reply(550, [b"black ip \xb7\xa2 \x1b[2J\x00\x85 \xe2\x80\xa8 end"])
-    fact = Settled(QID, "a@b", "failed", 1, "", "", "", reply, "", None, 0.0)
+    fact = Settled(QID, "", "a@b", "failed", 1, "", "", "", reply, "", None, 0.0)
     assert 'text="black ip \\\\xb7\\\\xa2 \\\\x1b[2J' in logged(fact)[0]
     assert "\\x1b[2J" in json.loads(logged(fact, layout="json")[0])["text"]
 

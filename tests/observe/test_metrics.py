@@ -15,7 +15,7 @@ class Ticks:
 
 
 def settled(outcome: str) -> Settled:
-    return Settled("q", "a@b", outcome, 1, "", "", "", None, "", None, 0.0)
+    return Settled("q", "", "a@b", outcome, 1, "", "", "", None, "", None, 0.0)
 
 
 OUTCOMES = ("sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled")
@@ -24,7 +24,7 @@ OUTCOMES = ("sent", "deferred", "failed", "dead", "in_doubt", "held", "cancelled
 @pytest.mark.parametrize(
     ("fact", "name"),
     [
-        (Accepted("q", "<m>", "", 3, 1, "normal", "mail", "c"), "accepted"),
+        (Accepted("q", "", "<m>", "", 3, 1, "normal", "mail", "c"), "accepted"),
         (Refused("c", "554", "r"), "refused"),
         (Reported("q", "", "dsn", "a@b", 1), "reports"),
         (Trouble("warning", "w"), "troubles"),

@@ -46,5 +46,12 @@ def test_b09_no_report_breeds_a_report(
     assert notices_for(kind, "", event, held, warn) == ()
 
 
+@pytest.mark.parametrize(("event", "held"), [(Event.GAVE_UP, False), (Event.DOUBTED, True)])
+def test_each_way_to_call_a_person_has_a_mark_of_its_own(event: Event, held: bool):
+    ways = (Notice.ALERT, Notice.ALERT_COMMAND, Notice.ALERT_WEBHOOK)
+    assert notices_for(Kind.DSN, "", event, held, warn=False, alerts=ways) == ways
+    assert notices_for(Kind.ALERT, "", event, held, warn=False, alerts=ways) == ()
+
+
 def test_every_notice_to_a_sender_is_a_dsn():
     assert {notice for row in EVENTS for notice in row[3]} == set(DSN_NOTICES)

@@ -110,6 +110,12 @@ class FakeSpool:
         self.written.append((message, b"".join(content.chunks())))
         content.close()
 
+    async def told(self, notice_ids: Sequence[int], now: float) -> None:
+        if self.fail_reports:
+            self.fail_reports -= 1
+            raise SpoolError("database is locked")
+        self.marks = [mark for mark in self.marks if mark.id not in notice_ids]
+
     async def content(self, queue_id: str) -> AsyncIterator[bytes]:
         if self.original is None:
             raise SpoolError("content is missing")

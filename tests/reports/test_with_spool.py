@@ -40,7 +40,7 @@ class Still:
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[SqliteSpool]:
-    spool, _ = await open_sqlite(path, doubts=DoubtPolicy(None), now=NOW, doorbell=Doorbell())
+    spool, _ = await open_sqlite(path, doubts=DoubtPolicy(False, 0), now=NOW, doorbell=Doorbell())
     try:
         yield spool
     finally:

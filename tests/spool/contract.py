@@ -680,6 +680,18 @@ class Persons:
         await spool.release(claim, NOW)
         assert await status(spool) is Status.PENDING
 
+    async def test_what_could_be_told_to_nobody_needs_a_person(self, spool: Spool) -> None:
+        await put(spool, message(1, kind=Kind.DSN, sender=""))
+        await spool.settle(outcome(await claimed(spool), Event.REFUSED, NO_USER), NOW)
+        await put(spool, message(2))
+        marks = outcome(await claimed(spool), Event.REFUSED, NO_USER, notices=[Notice.DSN_FAILED])
+        await spool.settle(marks, NOW)
+        (mark_,) = await spool.notices([Notice.DSN_FAILED], 10, NOW)
+        await spool.report([mark_.id], None, None, NOW)
+        views, total = await spool.needing_person(10)
+        assert ([one.queue_id for one in views], total) == ([ONE, queue_id(2)], 2)
+        assert (await spool.overview()).untold == 2
+
     async def test_of_a_message_a_verb_takes_those_it_applies_to(self, spool: Spool) -> None:
         """`mta retry REF` of a message that reached one recipient and was given up for another."""
         await put(spool, message(1, ["ann@example.org", "bob@example.org"]))

@@ -60,7 +60,7 @@ async def work(spool: Spool, first: int) -> None:
 
 
 async def main(job: str, path: str, first: str) -> None:
-    spool, _ = await open_sqlite(Path(path), doubts=DoubtPolicy(0), now=NOW, doorbell=Doorbell())
+    spool, _ = await open_sqlite(Path(path), doubts=DoubtPolicy(True, 0), now=NOW, doorbell=Doorbell())
     await {"syncs": syncs, "work": work}[job](spool, int(first))
     await spool.close()
 

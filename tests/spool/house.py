@@ -22,7 +22,11 @@ class House:
 
     async def open(self, *, retry_after: float | None = 600, now: float = NOW, path: Path | None = None) -> SqliteSpool:
         spool, self.recovered = await open_sqlite(
-            path or self.path, doubts=DoubtPolicy(retry_after), now=now, doorbell=Doorbell(), connect=self.connect
+            path or self.path,
+            doubts=DoubtPolicy(retry_after is not None, retry_after or 0),
+            now=now,
+            doorbell=Doorbell(),
+            connect=self.connect,
         )
         self.spools.append(spool)
         return spool

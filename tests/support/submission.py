@@ -53,6 +53,9 @@ class MemorySpool:
         self.arrived = asyncio.Event()
         self.before_accept: Callable[[], Any] | None = None
 
+    def check_room(self, octets: int) -> None:
+        """There is room."""
+
     async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> None:
         if self.before_accept is not None:
             await self.before_accept()

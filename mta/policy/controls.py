@@ -1,0 +1,60 @@
+"""The control fields of a submission: what a program asks of this daemon in the header section (interface.md section 3).
+
+Rules: names are case-insensitive; a bad value is refused by the field's name; control fields are taken out before sending.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mta.model.envelope import KEY_LIMIT, DoubtOrder, is_key
+from mta.policy.header import Field, HeaderError, Section
+
+KEY_FIELDS = ("idempotency-key", "x-idempotency-key", "resend-idempotency-key")
+"""The names that programs send the same thing under."""
+IN_DOUBT_FIELD = "x-mta-in-doubt"
+CONTROL_FIELDS = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD})
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """`key` names the logical email, "" without one; `in_doubt` overrides `delivery.in_doubt`."""
+
+    key: str = ""
+    in_doubt: DoubtOrder = DoubtOrder.DEFAULT
+
+
+def read_controls(section: Section) -> Controls:
+    """Raises `HeaderError`."""
+    return Controls(_key(section), _in_doubt(section))
+
+
+def _key(section: Section) -> str:
+    found = ""
+    for field in _fields(section, KEY_FIELDS):
+        name, text = _shown(field), field.text
+        if not is_key(text):
+            raise HeaderError(f"Bad value in header field {name}: expected 1 to {KEY_LIMIT} ASCII characters, no blank")
+        if found and text != found:
+            raise HeaderError(f"Header field {name} differs from another that names the idempotency key")
+        found = text
+    return found
+
+
+def _in_doubt(section: Section) -> DoubtOrder:
+    orders = []
+    for field in _fields(section, (IN_DOUBT_FIELD,)):
+        text = field.text.lower()
+        if text not in (DoubtOrder.RETRY, DoubtOrder.HOLD):
+            raise HeaderError("Bad value in header field X-MTA-In-Doubt: expected retry or hold")
+        orders.append(DoubtOrder(text))
+    if len(set(orders)) > 1:
+        raise HeaderError("Header field X-MTA-In-Doubt is given twice, with different values")
+    return orders[0] if orders else DoubtOrder.DEFAULT
+
+
+def _fields(section: Section, names: tuple[str, ...]) -> Iterator[Field]:
+    return (field for field in section.fields if field.name in names)
+
+
+def _shown(field: Field) -> str:
+    return field.name.title()
