@@ -64,7 +64,8 @@ class Desk:
             case "queue":
                 return await self._listed(await self.spool.queue(_filter(command, self.clock.now())))
             case "dead":
-                return await self._listed(await self.spool.needing_person(_DEAD_SHOWN))
+                without = not self.health().postmaster  # then what was to be reported stays here
+                return await self._listed(await self.spool.needing_person(_DEAD_SHOWN, without))
             case "show":
                 return await self._show(command.refs[0])
             case "hold" | "release" if not command.refs:

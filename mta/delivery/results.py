@@ -71,7 +71,8 @@ def _event(
     if verdict.in_doubt and rules.doubt_delay is None:
         return Event.DOUBTED, None
     if not conclusion.counted:
-        at = None if now >= claim.expires_at else min(now + conclusion.at_least, claim.expires_at)
+        spent = schedule.used_up(rules.policy, recipient.attempts, claim.expires_at, now)
+        at = None if spent else min(now + conclusion.at_least, claim.expires_at)
     else:
         at_least = (rules.doubt_delay or 0.0) if verdict.in_doubt else 0.0
         at = schedule.next_attempt(rules.policy, recipient.attempts + 1, claim.expires_at, now, chance, at_least)
@@ -80,6 +81,10 @@ def _event(
     return (Event.DOUBTED if verdict.in_doubt else Event.DEFERRED), at
 
 
-def given_up_in_doubt(claim: Claim, now: float) -> bool:
-    """A give-up that came while in doubt ends the doubt without one more copy (interface.md section 4)."""
-    return now >= claim.expires_at and all(it.status is Status.IN_DOUBT for it in claim.recipients)
+def given_up_in_doubt(claim: Claim, policy: RetryPolicy, now: float) -> bool:
+    """A give-up, by age or by attempts, that came while in doubt ends the doubt without one more copy (interface.md
+    section 4)."""
+    return all(
+        it.status is Status.IN_DOUBT and schedule.used_up(policy, it.attempts, claim.expires_at, now)
+        for it in claim.recipients
+    )

@@ -123,7 +123,7 @@ class Delivery:
     # ------------------------------------------------ one claim
     async def _fly(self, flight: _Flight) -> DeliveryOutcome:
         claim, now = flight.claim, self._clock.now()
-        if given_up_in_doubt(claim, now):
+        if given_up_in_doubt(claim, self.settings.classes[claim.mail_class], now):
             flight.must_finish = True
             await self._settle(claim, {it.id: _still_in_doubt(it) for it in claim.recipients}, ())
             return DeliveryOutcome()

@@ -45,12 +45,17 @@ def interval(policy: RetryPolicy, attempt: int, chance: float) -> float:
     return wait * (1 - policy.jitter + 2 * policy.jitter * chance)
 
 
+def used_up(policy: RetryPolicy, attempts: int, expires_at: float, now: float) -> bool:
+    """Whether age or attempts (those made so far) are spent."""
+    return now >= expires_at or bool(policy.max_attempts and attempts >= policy.max_attempts)
+
+
 def next_attempt(
     policy: RetryPolicy, attempt: int, expires_at: float, now: float, chance: float, at_least: float = 0.0
 ) -> float | None:
     """When to try again after attempt number `attempt` failed for the time being at `now`; None: give up. `at_least` is a
     wait that the failure itself demands (greylisting, a doubt). Never later than `expires_at`."""
-    if now >= expires_at or (policy.max_attempts and attempt >= policy.max_attempts):
+    if used_up(policy, attempt, expires_at, now):
         return None
     return min(now + max(interval(policy, attempt, chance), at_least), expires_at)
 

@@ -438,8 +438,9 @@ class Spool(Protocol):
         """Messages without their timelines, the oldest first, and how many match."""
         ...
 
-    async def needing_person(self, limit: int) -> tuple[Sequence[MessageView], int]:
-        """Messages with dead recipients, doubts that wait for a person, damage, or failures that could be told to nobody."""
+    async def needing_person(self, limit: int, unreported: bool = False) -> tuple[Sequence[MessageView], int]:
+        """Messages with dead recipients, doubts that wait for a person, damage, or failures that could be told to nobody;
+        with `unreported` also those whose report to the postmaster still waits."""
         ...
 
     async def overview(self) -> Overview: ...

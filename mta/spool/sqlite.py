@@ -257,8 +257,8 @@ class SqliteSpool:
     async def queue(self, wanted: Filter) -> tuple[Sequence[MessageView], int]:
         return await self._look(lambda db, busy: views.queue(db, busy, wanted))
 
-    async def needing_person(self, limit: int) -> tuple[Sequence[MessageView], int]:
-        return await self._look(lambda db, busy: views.needing_person(db, busy, limit))
+    async def needing_person(self, limit: int, unreported: bool = False) -> tuple[Sequence[MessageView], int]:
+        return await self._look(lambda db, busy: views.needing_person(db, busy, limit, unreported))
 
     async def overview(self) -> Overview:
         return await self._look(views.overview)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from mta.model.envelope import DoubtOrder, Kind, MailClass
+from mta.model.envelope import DoubtOrder, Kind, MailClass, Notice
 from mta.model.lifecycle import FINISHED, STORED, WAITING, Status
 from mta.spool.base import (
     ClassCount,
@@ -96,11 +96,15 @@ def _status_condition(status: Status) -> str:
     return f" AND {claimed}" if status is Status.SENDING else f" AND r.status = '{status.value}' AND NOT ({claimed})"
 
 
-def needing_person(db: sqlite3.Connection, busy: Collection[int], limit: int) -> tuple[list[MessageView], int]:
+def needing_person(
+    db: sqlite3.Connection, busy: Collection[int], limit: int, unreported: bool
+) -> tuple[list[MessageView], int]:
     wanted = f"""SELECT id >> {MESSAGE_SHIFT} AS message FROM recipients INDEXED BY recipients_notable
         WHERE {NOTABLE} AND (status = 'dead' OR (status = 'in_doubt' AND next_at IS NULL))
         UNION SELECT id FROM messages WHERE damaged <> '' AND unfinished > 0
         UNION SELECT id FROM messages WHERE untold"""
+    if unreported:
+        wanted += f" UNION SELECT recipient >> {MESSAGE_SHIFT} FROM notices WHERE kind = '{Notice.REPORT}'"
     total = db.execute(f"SELECT count(*) FROM ({wanted})").fetchone()[0]
     page = db.execute(f"SELECT message FROM ({wanted}) ORDER BY message LIMIT ?", (limit,)).fetchall()
     return [_message(db, busy, message) for (message,) in page], total

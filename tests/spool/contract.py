@@ -692,6 +692,14 @@ class Persons:
         assert ([one.queue_id for one in views], total) == ([ONE, queue_id(2)], 2)
         assert (await spool.overview()).untold == 2
 
+    async def test_a_report_that_waits_is_listed_where_it_is_asked_for(self, spool: Spool) -> None:
+        """Without a postmaster it waits for ever, and `mta dead` is where it can be seen (interface.md section 2)."""
+        await put(spool, message(1))
+        await spool.settle(outcome(await claimed(spool), Event.REFUSED, NO_USER, notices=[Notice.REPORT]), NOW)
+        assert (await spool.needing_person(10))[1] == 0
+        views, total = await spool.needing_person(10, unreported=True)
+        assert ([one.queue_id for one in views], total) == ([ONE], 1)
+
     async def test_of_a_message_a_verb_takes_those_it_applies_to(self, spool: Spool) -> None:
         """`mta retry REF` of a message that reached one recipient and was given up for another."""
         await put(spool, message(1, ["ann@example.org", "bob@example.org"]))
