@@ -56,6 +56,7 @@ def result(
         tls=conclusion.tls,
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
+        doubted=conclusion.verdict.in_doubt,
         notices=notices_for(claim.kind, claim.reverse_path, event, held_doubt=held, warn=warn, alerts=rules.alerts),
     )
 

@@ -133,7 +133,8 @@ class Trial:
 class RecipientResult:
     """What an attempt came to for one recipient. `event` is DELIVERED, DEFERRED, DOUBTED, REFUSED or GAVE_UP;
     `next_attempt_at` goes with DEFERRED, and with DOUBTED where it is to be retried (None: waits for a person).
-    `counted` False: no attempt was made (the destination rests), the count stays."""
+    `counted` False: no attempt was made (the destination rests), the count stays. `doubted`: the reply to
+    this attempt's final dot was not read, whatever became of it; goes without saying with DOUBTED."""
 
     recipient_id: int
     event: Event
@@ -147,6 +148,7 @@ class RecipientResult:
     remote_id: str = ""
     refusals: int = 0
     notices: tuple[Notice, ...] = ()
+    doubted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,9 @@ def _obey(db: sqlite3.Connection, effects: Effects, row: RecipientRow) -> None:
 def _record(
     db: sqlite3.Connection, effects: Effects, row: RecipientRow, one: ClaimedRecipient, result: RecipientResult, step: int
 ) -> None:
-    event = _effective(row, result.event)
+    event = _effective(row, result)
     _note(row, result)
-    if event is Event.DOUBTED:
+    if event is Event.DOUBTED or result.doubted:
         row.doubts, row.in_flight = row.doubts + 1, 0
     if result.counted or event is not Event.DEFERRED:
         _follow(effects, row, event)
@@ -154,11 +154,13 @@ def _record(
     _ring(effects, row)
 
 
-def _effective(row: RecipientRow, event: Event) -> Event:
+def _effective(row: RecipientRow, result: RecipientResult) -> Event:
     """A person's order is stronger than our giving up, and `cancel` also than a refusal: the attempt merely ended
-    unsent (interface.md section 1)."""
+    unsent, or in doubt (interface.md section 1)."""
     overruled = {Event.CANCEL: (Event.REFUSED, Event.GAVE_UP), Event.HOLD: (Event.GAVE_UP,)}
-    return Event.DEFERRED if row.requested and event in overruled[Event(row.requested)] else event
+    if not row.requested or result.event not in overruled[Event(row.requested)]:
+        return result.event
+    return Event.DOUBTED if result.doubted else Event.DEFERRED
 
 
 def _note(row: RecipientRow, result: RecipientResult) -> None:

@@ -28,8 +28,8 @@ async def test_a_sighup_during_the_start_is_obeyed_after_it(world: World) -> Non
     daemon.file.write_text(toml(daemon.config))
     daemon.send(signal.SIGHUP)
     opening.unlink()
-    await until(lambda: daemon.logged("trouble", what="the configuration was read again"))
-    assert [line["what"] for line in daemon.logged("trouble")] == ["ready", "the configuration was read again"]
+    await until(lambda: daemon.logged("daemon", what="the configuration was read again"))
+    assert [line["what"] for line in daemon.logged("daemon")] == ["ready", "the configuration was read again"]
     async with await daemon.client() as client:
         replies = [await client.command(line) for line in ("EHLO c", "MAIL FROM:<a@b.test>", "RCPT TO:<a@c.test>")]
         replies.append(await client.command("RCPT TO:<b@c.test>"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mta.model.envelope import Notice
 from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Selection, SpoolError
@@ -180,6 +181,21 @@ async def test_a_give_up_that_comes_while_in_doubt_sends_no_further_copy(tmp_pat
         it = await home.recipient(queue_id)
         assert (it.status, it.doubts) == (Status.DEAD, 1)
         assert len(mx.messages) == 1
+
+
+async def test_a_doubt_of_the_last_attempt_is_counted_and_told(tmp_path: Path):
+    """The one dot that was sent may have been taken: dead with a doubt, so its key stays taken and its DSN says so."""
+    async with ScriptedMx({"FINAL": Close()}) as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("ann@example.org")
+        home.clock.at += 6 * 86400
+        await home.deliver()
+        it = await home.recipient(queue_id)
+        assert (it.status, it.doubts, it.attempts) == (Status.DEAD, 1, 1)
+        (mark,) = await home.spool.notices([Notice.DSN_FAILED], 10, home.clock.now())
+        assert mark.doubts == 1
+        await home.spool.order(Event.RESOLVE_SENT, Selection((queue_id,)), home.clock.now())
+        assert (await home.recipient(queue_id)).status is Status.SENT
 
 
 # ---------------------------------------------------------------- stops

@@ -700,6 +700,19 @@ class Persons:
         views, total = await spool.needing_person(10, unreported=True)
         assert ([one.queue_id for one in views], total) == ([ONE], 1)
 
+    @pytest.mark.parametrize("ordered", [None, Event.HOLD, Event.CANCEL])
+    async def test_a_give_up_with_a_doubt_keeps_it_whatever_was_ordered(self, spool: Spool, ordered: Event | None) -> None:
+        await put(spool, message(1))
+        claim = await claimed(spool)
+        await mark(spool, claim)
+        if ordered:
+            await order(spool, ordered)
+        last = replace(result(claim, Event.GAVE_UP, LATER), doubted=True)
+        await spool.settle(Settlement(claim, (last,)), NOW)
+        (seen,) = (await view(spool)).recipients
+        expected = {None: Status.DEAD, Event.HOLD: Status.HELD, Event.CANCEL: Status.CANCELLED}[ordered]
+        assert (seen.status, seen.doubts) == (expected, 1)
+
     async def test_of_a_message_a_verb_takes_those_it_applies_to(self, spool: Spool) -> None:
         """`mta retry REF` of a message that reached one recipient and was given up for another."""
         await put(spool, message(1, ["ann@example.org", "bob@example.org"]))
