@@ -178,6 +178,8 @@ class Scheduler:
     def _sleep(self) -> float:
         """Seconds until something may change by itself."""
         now = self._time()
+        if self._line and self._sessions < self.settings.max_sessions and now >= self._paused_until:
+            return 0.0  # the pause ended between `_start_sessions` and here
         waits = [LOOK_INTERVAL]
         if self._later:
             waits.append(self._later[0][0] - self._clock.now())

@@ -251,6 +251,19 @@ def test_a_spool_that_fails_pauses_deliveries_is_said_once_and_recovers():
     assert "disk I/O error" in troubles[0].detail
 
 
+def test_a_pause_that_ends_just_now_is_no_reason_to_sleep():
+    """The clock runs on between the look at the line and the going to sleep: who stands in line is not left for a minute
+    (seen as a stall after a full disk, with uvloop's clock)."""
+
+    async def story(world: World) -> None:
+        world.scheduler._line["a.test"] = None  # what `_start_sessions` leaves while the pause lasts
+        assert world.scheduler._sleep() == 0
+        world.scheduler._paused_until = asyncio.get_running_loop().time() + 0.5
+        assert 0 < world.scheduler._sleep() <= 0.5
+
+    play(World, story)
+
+
 def test_a_bug_in_one_delivery_stops_no_other():
     """B31: rows whose processing raises before any network I/O."""
 

@@ -60,7 +60,7 @@ async def in_flight(world: World) -> Flights:
 
 
 async def refused(endpoint: tuple[str, int]) -> bool:
-    with suppress(ConnectionRefusedError):
+    with suppress(ConnectionRefusedError, ConnectionResetError):  # reset: it was in the queue when the listener closed
         _, writer = await asyncio.open_connection(*endpoint)
         writer.close()
         return False
