@@ -56,6 +56,7 @@ class Attempt:
     trouble: Verdict | None = None
     """The verdict on the destination as a whole."""
     _session: Session | None = None
+    _kept: tuple[Session, bool] | None = None
     _later: bool = False
 
     async def run(self) -> None:
@@ -142,7 +143,7 @@ class Attempt:
             self._record(result, session)
             if result.change is None or not await self._changed(session, result.change, changes):
                 break
-        await self._part(session, result)
+        self._leave(session, result)
         if result.host is not None:
             self._tried(session.host, session.address, session.tls, result.host)
         return result.host
@@ -156,14 +157,24 @@ class Attempt:
             return (await self.means.opener.secure(session, changes)).action is Action.GO and session.usable
         return False
 
-    async def _part(self, session: Session, result: Result) -> None:
-        """Keeps the session if it is in step, else lets it go."""
-        in_step = session.usable and result.host is None and result.change is None
-        if in_step and (not result.open_transaction or await self._reset(session)):
-            self.means.sessions.give(self.claim.destination, session)
+    def _leave(self, session: Session, result: Result) -> None:
+        """A session in step is kept until the result is recorded (`part`), another one let go."""
+        if session.usable and result.host is None and result.change is None:
+            self._kept = session, result.open_transaction
         else:
             self.means.sessions.dismiss(session)
         self._session = None
+
+    async def part(self) -> None:
+        """What is said to the server after the result is recorded: RSET where a transaction is open, QUIT if the session
+        has done its share."""
+        if self._kept is None:
+            return
+        (session, is_open), self._kept = self._kept, None
+        if not is_open or await self._reset(session):
+            self.means.sessions.give(self.claim.destination, session)
+        else:
+            self.means.sessions.dismiss(session)
 
     @staticmethod
     async def _reset(session: Session) -> bool:

@@ -142,7 +142,10 @@ class Delivery:
             verdict = _failed_inside(flight.must_finish)
             attempt.conclusions.update({it.id: Conclusion(verdict) for it in attempt.open})
         flight.must_finish = True
-        await self._settle(claim, attempt.conclusions, attempt.trials)
+        try:
+            await self._settle(claim, attempt.conclusions, attempt.trials)
+        finally:
+            await attempt.part()
         return DeliveryOutcome(trouble=attempt.trouble, mail_class=claim.mail_class)
 
     def _attempt(self, flight: _Flight, now: float) -> Attempt:

@@ -326,6 +326,23 @@ async def test_b49_content_that_goes_missing_sets_its_message_apart(tmp_path: Pa
         assert [it.forward_paths for it in mx.messages if it.code] == [["b@example.org"]]
 
 
+async def test_b16_a_result_is_recorded_before_anything_more_is_said(tmp_path: Path, monkeypatch):
+    """B16: no RSET before the commit that records the refusal."""
+    async with ScriptedMx({"RCPT": "550 5.1.1 no"}) as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        await home.submit("a@example.org")
+        settle, said = home.spool.settle, []
+
+        async def seen(settlement, now):
+            said.extend(mx.connections[0].verbs)
+            return await settle(settlement, now)
+
+        monkeypatch.setattr(home.spool, "settle", seen)
+        await home.deliver()
+        assert "RSET" not in said
+        assert mx.connections[0].verbs[-1] == "RSET"
+
+
 # ---------------------------------------------------------------- content and peers
 async def test_b37_eight_bit_content_is_declared_or_fails(tmp_path: Path):
     """B37: BODY=8BITMIME where it is offered; 5.6.3 where not, without MAIL; ASCII never gets it."""
