@@ -223,7 +223,16 @@ class Timeouts:
 
 
 class Sessions(Protocol):
-    """Open sessions between two transactions, by destination."""
+    """The connections of each destination: how many there may be, and those that are open between two transactions."""
+
+    async def room(self, destination: str) -> None:
+        """Waits until one more connection fits, and counts it until `gone`, or until its session has ended. What is ending
+        still counts: a server that limits connections sees it too."""
+        ...
+
+    def gone(self, destination: str) -> None:
+        """The connection that `room` was for has come to nothing."""
+        ...
 
     def take(self, destination: str) -> Session | None:
         """A usable session, or None. It is the caller's until `give` or `dismiss`."""
@@ -233,7 +242,7 @@ class Sessions(Protocol):
         """Keeps `session` for the next transaction; one that is not usable or has done its share is dismissed."""
         ...
 
-    def dismiss(self, session: Session) -> None:
+    def dismiss(self, destination: str, session: Session) -> None:
         """Ends it in the background: QUIT if it is in step, else at once."""
         ...
 

@@ -31,7 +31,7 @@ from mta.ports import Observer
 from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.scheduler import Scheduler
-from mta.smtp.pool import ReuseLimits, SessionPool
+from mta.smtp.pool import SessionPool
 from mta.spool.base import Recovered, Spool
 
 
@@ -110,7 +110,7 @@ class Daemon:
         self.listener = Listener(
             settings.listener(config), self.spool, world.clock, world.entropy, self.observe, world.listen
         )
-        self.pool = SessionPool(ReuseLimits(per_destination=config.delivery.max_sessions_per_destination))
+        self.pool = SessionPool(settings.reuse(config))
         self.router = Router(
             world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
         )
@@ -172,6 +172,7 @@ class Daemon:
         self.config = config.model_copy(update=kept)
         self.listener.settings = settings.listener(self.config)
         self.delivery.settings = settings.delivery(self.config)
+        self.pool.limits = settings.reuse(self.config)
         self.scheduler.settings = settings.scheduler(self.config)
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))

@@ -12,6 +12,7 @@ from mta.policy.routing import RoutingRules
 from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
 from mta.scheduler import SchedulerSettings
+from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
 
 
@@ -53,6 +54,10 @@ def scheduler(config: Config) -> SchedulerSettings:
 
 def delivery(config: Config) -> DeliverySettings:
     return DeliverySettings(dict(config.classes), doubts(config))
+
+
+def reuse(config: Config) -> ReuseLimits:
+    return ReuseLimits(per_destination=config.delivery.max_sessions_per_destination)
 
 
 def doubts(config: Config) -> DoubtPolicy:

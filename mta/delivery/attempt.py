@@ -65,7 +65,7 @@ class Attempt:
         finally:
             if self._session is not None:  # an exception or a cancellation: nothing is known of its state
                 self._session.abort()
-                self.means.sessions.dismiss(self._session)
+                self.means.sessions.dismiss(self.claim.destination, self._session)
 
     async def _run(self) -> None:
         if await self._with_session_at_hand():
@@ -94,7 +94,7 @@ class Attempt:
             return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
-            self.means.sessions.dismiss(session)
+            self.means.sessions.dismiss(self.claim.destination, session)
             return False
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:
@@ -125,7 +125,7 @@ class Attempt:
         """Tries one address, again with each change that is asked for. The verdict if the host is of no use."""
         changes: set[Change] = set()
         while True:
-            session = await self.means.opener.open(candidate, changes)
+            session = await self.means.opener.open(self.claim.destination, candidate, changes)
             if isinstance(session, Verdict):
                 self._tried(candidate.host, candidate.address, "", session)
                 return session
@@ -146,7 +146,14 @@ class Attempt:
         self._leave(session, result)
         if result.host is not None:
             self._tried(session.host, session.address, session.tls, result.host)
+            self._suspect_tls(session, result.host)
         return result.host
+
+    def _suspect_tls(self, session: Session, verdict: Verdict) -> None:
+        """A session that ended inside TLS, and not for the first time: the next one is in clear (RFC 7435 section 4.1)."""
+        again = any(it.attempts for it in self.claim.recipients)
+        if session.tls and verdict.status == "4.4.2" and again:
+            self.means.hosts.remember_clear(session.address)
 
     async def _changed(self, session: Session, change: Change, changes: set[Change]) -> bool:
         """Makes a change on this connection; False: it needs a new one."""
@@ -162,7 +169,7 @@ class Attempt:
         if session.usable and result.host is None and result.change is None:
             self._kept = session, result.open_transaction
         else:
-            self.means.sessions.dismiss(session)
+            self.means.sessions.dismiss(self.claim.destination, session)
         self._session = None
 
     async def part(self) -> None:
@@ -174,7 +181,7 @@ class Attempt:
         if not is_open or await self._reset(session):
             self.means.sessions.give(self.claim.destination, session)
         else:
-            self.means.sessions.dismiss(session)
+            self.means.sessions.dismiss(self.claim.destination, session)
 
     @staticmethod
     async def _reset(session: Session) -> bool:

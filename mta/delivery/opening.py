@@ -5,7 +5,7 @@ opportunistic (RFC 3207, RFC 7435): its failure costs the encryption, not the de
 """
 
 from mta.delivery.hosts import HostMemory
-from mta.model.outcome import Action, Change, Ruling, Verdict
+from mta.model.outcome import Action, Change, Observation, Ruling, Verdict
 from mta.policy.classify import Situation, classify
 from mta.policy.routing import Candidate
 from mta.ports import Connector, Session, Sessions
@@ -17,21 +17,35 @@ class Opener:
     def __init__(self, connector: Connector, sessions: Sessions, hosts: HostMemory, port: int) -> None:
         self._connector, self._sessions, self._hosts, self._port = connector, sessions, hosts, port
 
-    async def open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
-        """A session, or the verdict on this host. `changes` are those already made with it in this attempt; more are
-        added here."""
+    async def open(self, destination: str, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
+        """A session of `destination`, or the verdict on this host. `changes` are those already made with it in this
+        attempt; more are added here."""
         while True:
-            session, observation = await self._connector.connect(candidate.host, candidate.address, self._port)
+            session, observation = await self._connect(destination, candidate)
             ruling = classify(observation, Situation(repeated=frozenset(changes)))
-            if session is not None and ruling.action is Action.GO:
-                ruling = await self._introduce(session, changes)
-                if ruling.action is Action.GO:
-                    return session
-            if session is not None:
-                self._sessions.dismiss(session)
+            try:
+                if session is not None and ruling.action is Action.GO:
+                    ruling = await self._introduce(session, changes)
+                    if ruling.action is Action.GO:
+                        kept, session = session, None
+                        return kept
+            finally:
+                if session is not None:  # also where the attempt is cancelled
+                    self._sessions.dismiss(destination, session)
             if ruling.action is not Action.SAME or ruling.change is None:
                 return _verdict(ruling)
             changes.add(ruling.change)
+
+    async def _connect(self, destination: str, candidate: Candidate) -> tuple[Session | None, Observation]:
+        """As one of the destination's connections; without a session it is none any more."""
+        await self._sessions.room(destination)
+        session = None
+        try:
+            session, observation = await self._connector.connect(candidate.host, candidate.address, self._port)
+        finally:
+            if session is None:
+                self._sessions.gone(destination)
+        return session, observation
 
     async def secure(self, session: Session, changes: set[Change]) -> Ruling:
         """STARTTLS and EHLO again. GO: encrypted, or go on in clear; else as the ruling says."""

@@ -64,7 +64,8 @@ class Alerts:
         bell = self._spool.doorbell.alerts
         while True:
             bell.clear()
-            await asyncio.gather(*(self._look(way) for way in self._ways))
+            if ways := [(way, call) for way in self._ways if (call := self._call(way))]:
+                await asyncio.gather(*(self._look(way, call) for way, call in ways))
             await wait_for(bell, self._longest_wait())
 
     def _longest_wait(self) -> float:
@@ -77,9 +78,8 @@ class Alerts:
             return partial(self._callers.run, self.settings.command) if self.settings.command else None
         return partial(self._callers.post, self.settings.webhook) if self.settings.webhook else None
 
-    async def _look(self, way: _Way) -> None:
-        call = self._call(way)
-        if call is None or asyncio.get_running_loop().time() < way.open_at:
+    async def _look(self, way: _Way, call: Callable[[bytes], Awaitable[Called]]) -> None:
+        if asyncio.get_running_loop().time() < way.open_at:
             return
         try:
             await self._tell(way, call)

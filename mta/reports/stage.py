@@ -128,6 +128,8 @@ class Reports:
 
     async def _tell(self) -> None:
         """All that is due, alerts first; raises the first failure when everything has been tried."""
+        if not await self._spool.notices(Notice, 1, self._clock.now()):  # mostly so: one question a minute
+            return
         failures = []
         if self._settings.postmaster:
             failures += [

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from mta.spool.base import ContentBuffer, SpoolError
 from mta.spool.claims import Claims
-from mta.spool.connection import Connection, storage_error
+from mta.spool.connection import Connection, complete, storage_error
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ def _run_one(db: sqlite3.Connection, operation: Operation, effects: Effects, pla
     before = len(effects.changes)
     db.execute("SAVEPOINT operation")
     try:
-        outcome: object = operation.work(db, effects)
+        outcome: object = complete(lambda db: operation.work(db, effects), db)
     except Exception as error:
         if not db.in_transaction:
             raise _RolledBack(place, error) from error

@@ -8,6 +8,7 @@ readers can't.
 
 import errno
 import sqlite3
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
@@ -113,13 +114,23 @@ def _settings(db: sqlite3.Connection, path: Path) -> None:
 
 
 def snapshot(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
-    """Runs reads on one state of the spool."""
+    """Runs reads on one state of the spool. It is given up and not committed: that can't fail and leave it open."""
     db.execute("BEGIN")
     try:
-        return work(db)
+        return complete(work, db)
     finally:
         if db.in_transaction:  # an error may have ended it
-            db.execute("COMMIT")
+            db.execute("ROLLBACK")
+
+
+def complete(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
+    """Runs `work`, and ends the statements that an error left half-way. They would live as long as the traceback, and as
+    long as one does, its connection sees the spool as it was, and can't write (SQLITE_BUSY_SNAPSHOT)."""
+    try:
+        return work(db)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def _readable(octets: bytes) -> str:

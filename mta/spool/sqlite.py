@@ -40,7 +40,16 @@ from mta.spool.base import (
 from mta.spool.batch import Effects, GroupCommit
 from mta.spool.buffer import MemoryUse, SpillBuffer
 from mta.spool.claims import Claims
-from mta.spool.connection import Connect, Connection, connect_threaded, open_reader, open_writer, snapshot, storage_error
+from mta.spool.connection import (
+    Connect,
+    Connection,
+    complete,
+    connect_threaded,
+    open_reader,
+    open_writer,
+    snapshot,
+    storage_error,
+)
 from mta.spool.space import RESERVE, check_room
 
 T = TypeVar("T")
@@ -120,7 +129,7 @@ class SqliteSpool:
         if self._closed:
             raise SpoolError("the spool is closed")
         try:
-            return await connection.run(work)
+            return await connection.run(partial(complete, work))
         except (sqlite3.Error, OSError) as error:
             raise storage_error(error) from error
 

@@ -12,7 +12,7 @@ from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Selection, SpoolError
 from tests.delivery.house import CONTENT, House, house
-from tests.support.mx import Close, Hold, ScriptedMx, Silence
+from tests.support.mx import Close, Hold, ScriptedMx, Silence, server_tls
 
 
 def one_mx(home: House, domain: str = "example.org") -> None:
@@ -386,6 +386,19 @@ async def test_banner_refusals_fail_mail_only_after_two_more_attempts(tmp_path: 
         assert states == [Status.PENDING, Status.PENDING, Status.FAILED]
         assert it.reply is not None
         assert (it.reply.code, it.reply.text) == (554, "your address is on a list")
+
+
+async def test_a_server_whose_tls_sessions_break_again_and_again_gets_the_mail_in_clear(tmp_path: Path):
+    """RFC 7435: opportunistic encryption does not keep mail from being delivered. One lost session proves nothing."""
+    broken = {"MAIL": [*[Close()] * 4, "250 2.1.0 ok"]}  # each attempt tries once more without pipelining
+    async with ScriptedMx(broken, tls=server_tls("mx.example.org")) as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("a@example.org")
+        for _ in range(3):
+            await home.deliver()
+            home.clock.at += 86400
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        assert ["STARTTLS" in it.verbs for it in mx.connections] == [True] * 4 + [False]
 
 
 async def test_b53_a_refusal_of_our_name_never_fails_mail(tmp_path: Path):

@@ -6,15 +6,22 @@ import pytest
 
 from mta.model.outcome import Phase
 from mta.smtp.pool import ReuseLimits, SessionPool
+from mta.smtp.session import SmtpSession
 from tests.smtp.support import deliver, fact, greeted, unusable
 from tests.support.mx import Close, Hold, ScriptedMx, Silence, Step
+
+
+async def admitted(pool: SessionPool, mx: ScriptedMx, destination: str = "example.org") -> SmtpSession:
+    """A session whose connection counts."""
+    await pool.room(destination)
+    return await greeted(mx)
 
 
 async def test_a_session_is_used_again() -> None:
     async with ScriptedMx() as mx:
         pool = SessionPool(ReuseLimits())
         assert pool.take("example.org") is None
-        session = await greeted(mx)
+        session = await admitted(pool, mx)
         await deliver(session)
         pool.give("example.org", session)
         assert pool.take("example.net") is None
@@ -27,7 +34,7 @@ async def test_a_session_is_used_again() -> None:
 async def test_what_idles_too_long_is_ended_with_quit() -> None:
     async with ScriptedMx() as mx:
         pool = SessionPool(ReuseLimits(idle=0.05))
-        pool.give("example.org", await greeted(mx))
+        pool.give("example.org", await admitted(pool, mx))
         await mx.connections[0].closed.wait()
         assert mx.connections[0].verbs == ["EHLO", "QUIT"]
         assert pool.take("example.org") is None
@@ -38,7 +45,7 @@ async def test_b15_a_session_that_was_spoken_to_while_idle_is_never_handed_out(s
     held = Hold(stray)
     async with ScriptedMx({"FINAL": ("250 2.0.0 ok", held)}) as mx:
         pool = SessionPool(ReuseLimits())
-        session = await greeted(mx)
+        session = await admitted(pool, mx)
         await deliver(session)
         pool.give("example.org", session)
         held.release()
@@ -51,18 +58,18 @@ async def test_b15_a_session_that_was_spoken_to_while_idle_is_never_handed_out(s
 async def test_an_unusable_session_is_not_kept() -> None:
     async with ScriptedMx() as mx:
         pool = SessionPool(ReuseLimits())
-        session = await greeted(mx)
+        session = await admitted(pool, mx)
         session.abort()
         pool.give("example.org", session)
         assert pool.take("example.org") is None
         await mx.connections[0].closed.wait()
 
 
-@pytest.mark.parametrize("limits", [ReuseLimits(transactions=1), ReuseLimits(age=0), ReuseLimits(per_destination=0)])
+@pytest.mark.parametrize("limits", [ReuseLimits(transactions=1), ReuseLimits(age=0)])
 async def test_a_session_that_has_done_its_share_is_ended(limits: ReuseLimits) -> None:
     async with ScriptedMx() as mx:
         pool = SessionPool(limits)
-        session = await greeted(mx)
+        session = await admitted(pool, mx)
         await deliver(session)
         pool.give("example.org", session)
         assert pool.take("example.org") is None
@@ -73,7 +80,7 @@ async def test_a_session_that_has_done_its_share_is_ended(limits: ReuseLimits) -
 async def test_b16_a_slow_goodbye_delays_nobody() -> None:
     async with ScriptedMx({"QUIT": Silence()}) as mx:
         pool = SessionPool(ReuseLimits())
-        pool.dismiss(await greeted(mx))
+        pool.dismiss("example.org", await admitted(pool, mx))
         await mx.until(lambda: "QUIT" in mx.commands)
         assert fact(await deliver(await greeted(mx))) == (Phase.FINAL, 250)
 
@@ -82,7 +89,32 @@ async def test_close_says_goodbye_to_all() -> None:
     async with ScriptedMx() as mx:
         pool = SessionPool(ReuseLimits())
         for destination in ("example.org", "example.org", "example.net"):
-            pool.give(destination, await greeted(mx))
+            pool.give(destination, await admitted(pool, mx, destination))
         await asyncio.wait_for(pool.close(), 5)
         assert [connection.verbs for connection in mx.connections] == [["EHLO", "QUIT"]] * 3
         assert pool.take("example.org") is None
+
+
+async def test_a_connection_counts_until_it_has_ended() -> None:
+    """A server that allows one connection never sees two: the last one's QUIT is waited for, an idle one makes room."""
+    held = Hold("221 2.0.0 bye")
+    async with ScriptedMx({"QUIT": held}) as mx:
+        pool = SessionPool(ReuseLimits(per_destination=1))
+        pool.give("example.org", await admitted(pool, mx))
+        room = asyncio.create_task(pool.room("example.org"))
+        await mx.until(lambda: "QUIT" in mx.commands)
+        await pool.room("example.net")
+        assert not room.done()
+        held.release()
+        await asyncio.wait_for(room, 5)
+        assert mx.connections[0].closed.is_set()
+
+
+async def test_a_connection_that_came_to_nothing_does_not_count() -> None:
+    pool = SessionPool(ReuseLimits(per_destination=1))
+    await pool.room("example.org")
+    room = asyncio.create_task(pool.room("example.org"))
+    await asyncio.sleep(0)
+    assert not room.done()
+    pool.gone("example.org")
+    await asyncio.wait_for(room, 5)
