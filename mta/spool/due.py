@@ -1,5 +1,6 @@
 """SQL of what is due: read-only, since a claim is no row. What can't be tried is found here and reported as a `Flaw`."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -77,19 +78,19 @@ def next_due(db: sqlite3.Connection, claims: Claims, destination: str) -> float 
     return min((at for at in instants if at is not None), default=None)
 
 
+_WAITING = """SELECT destination, at FROM (
+    SELECT d.destination, (SELECT min((
+        SELECT next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = d.destination
+        AND class = classes.value AND next_at IS NOT NULL ORDER BY next_at LIMIT 1
+    )) FROM json_each(:classes) AS classes) AS at
+    FROM destinations AS d WHERE d.waiting > 0 AND d.destination > :after ORDER BY d.destination
+) WHERE at IS NOT NULL LIMIT :limit"""
+_CLASSES = json.dumps([int(mail_class) for mail_class in MailClass])
+
+
 def destinations(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, float]]:
     """Exact but for claimed recipients, which are not left out."""
-    found: list[tuple[str, float]] = []
-    rows = db.execute(
-        "SELECT destination FROM destinations WHERE waiting > 0 AND destination > ? ORDER BY destination", (after,)
-    )
-    for (destination,) in rows:
-        instants = [_next_of_class(db, destination, mail_class, ()) for mail_class in MailClass]
-        if known := [at for at in instants if at is not None]:
-            found.append((destination, min(known)))
-        if len(found) == limit:
-            break
-    return found
+    return db.execute(_WAITING, {"classes": _CLASSES, "after": after, "limit": limit}).fetchall()
 
 
 def _next_of_class(

@@ -125,7 +125,7 @@ class SqliteSpool:
         return await self._query(connection, partial(snapshot, work))
 
     async def _query(self, connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-        """`work` of a single statement, which sees one state anyway."""
+        """`work` of a single statement, which sees one state anyway, or one to which it makes no difference."""
         if self._closed:
             raise SpoolError("the spool is closed")
         try:
@@ -236,7 +236,7 @@ class SqliteSpool:
         return await self._read(self._delivery, lambda db: due.next_due(db, self._claims, destination))
 
     async def destinations(self, after: str, limit: int) -> Sequence[tuple[str, float]]:
-        return await self._read(self._persons, lambda db: due.destinations(db, after, limit))
+        return await self._query(self._persons, lambda db: due.destinations(db, after, limit))
 
     async def quarantine(self, queue_id: str, reason: str, now: float) -> None:
         await self._commits.run(lambda db, effects: intake.quarantine_named(db, effects, queue_id, reason), now)
@@ -244,7 +244,7 @@ class SqliteSpool:
     # ------------------------------------------------ reports
     async def notices(self, kinds: Iterable[Notice], limit: int, now: float) -> Sequence[DueNotice]:
         wanted = tuple(kinds)
-        return await self._read(self._persons, lambda db: marks.due(db, wanted, limit))
+        return await self._query(self._persons, lambda db: marks.due(db, wanted, limit))
 
     async def report(
         self, notice_ids: Sequence[int], message: NewMessage | None, content: ContentBuffer | None, now: float
@@ -340,7 +340,7 @@ class SqliteSpool:
                 abandoned, busy = self._claims.abandoned(working), self._claims.everyone()
             return abandoned, outcome.left_halfway(db, busy)
 
-        abandoned, loose = await self._read(self._persons, look)  # a guess, without the lock; looked at again below
+        abandoned, loose = await self._query(self._persons, look)  # a guess, without the lock; looked at again below
         if not abandoned and not loose:
             return Reconciled()
         return await self._commits.run(
