@@ -43,7 +43,8 @@ class ControlServer:
         self._path, self._desk, self._observer = path, desk, observer
         self._server: asyncio.Server | None = None
         self._inode = 0
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], None] = {}
+        """In the order in which they came."""
 
     async def start(self) -> None:
         """Raises `SocketTaken`."""
@@ -67,8 +68,8 @@ class ControlServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._client(reader, writer))
-        self._clients.add(task)
-        task.add_done_callback(self._clients.discard)
+        self._clients[task] = None
+        task.add_done_callback(lambda done: self._clients.pop(done, None))
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

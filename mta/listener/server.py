@@ -68,7 +68,8 @@ class Listener:
         self._intake = Intake(spool, clock, entropy, observer)
         self._listen = listen
         self._servers: list[ListeningServer] = []
-        self._sessions: set[SubmissionSession] = set()
+        self._sessions: dict[SubmissionSession, None] = {}
+        """In the order in which they came."""
         self._stops = False
 
     async def start(self, endpoints: Iterable[tuple[str, int]], sockets: Iterable[socket.socket] = ()) -> None:
@@ -128,15 +129,18 @@ class Listener:
     # ------------------------------------------------ sessions
     def _session(self) -> SubmissionSession:
         loop = asyncio.get_running_loop()
-        return SubmissionSession(self.settings, self._intake, self._admit, self._sessions.discard, loop)
+        return SubmissionSession(self.settings, self._intake, self._admit, self._gone, loop)
 
     def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
         """None, or the greeting for one that can't be served."""
         refusal = self._refusal(client)
         if refusal is not None:
             self._intake.turned_away(str(client), refusal, "connection")
-        self._sessions.add(session)
+        self._sessions[session] = None
         return refusal
+
+    def _gone(self, session: SubmissionSession) -> None:
+        self._sessions.pop(session, None)
 
     def _refusal(self, client: Client) -> Reply | None:
         if self._stops:

@@ -1,0 +1,219 @@
+"""From a seed to a scenario: what happens, drawn evenly enough that each kind of trouble meets each other one.
+
+Rules: each part has a stream of chance of its own, so that a new kind of trouble does not change the others. Trouble
+comes in the first part of the time; then all that can heal has healed, and what is left of the time is for draining.
+"""
+
+import random
+
+from tests.sim.remote import CHARACTERS, TLS_FAULTS
+from tests.sim.scenario import (
+    DAY,
+    ClockStep,
+    Crash,
+    DiskTrouble,
+    DnsTrouble,
+    DomainPlan,
+    Email,
+    Fault,
+    HostPlan,
+    Noise,
+    Order,
+    Outage,
+    Restart,
+    Scenario,
+    Settings,
+)
+
+DRAINING = 16 * 3600.0
+"""Longer than any class waits between two attempts, with jitter."""
+EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES")
+WELL = 4
+"""Domains of ten that are always well; most mail goes there, as everywhere."""
+MANNERS = (
+    "plain", "plain", "plain", "pipelined", "pipelined", "hangs up", "half-closes", "resets", "slow", "leaves", "breaks off",
+    "twins",
+)  # fmt: skip
+ORDERS = (
+    "status", "queue", "show {id}", "retry {id}", "retry --all", "hold {id}", "release {id}", "cancel {id}",
+    "resolve {id} --sent", "resolve {id} --resend", "dead", "resend {id} --key again", "hold --domain {domain}",
+    "hold --all",
+)  # fmt: skip
+RELEASED_AFTER = 2 * 3600.0
+"""Seconds within which a person lets go on what a standing order holds."""
+
+
+def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
+    """The scenario of a seed. `days` at least 1."""
+
+    def chance(part: str) -> random.Random:
+        return random.Random(f"{seed}/{part}")
+
+    heals_at = days * DAY - DRAINING
+    domains = _domains(chance("domains"), heals_at)
+    emails = _emails(chance("emails"), domains, messages, heals_at)
+    faults = [
+        *_outages(chance("outages"), domains, heals_at),
+        *_noises(chance("noise"), heals_at),
+        *_dns(chance("dns"), domains, heals_at),
+        *_disk(chance("disk"), heals_at, emails),
+        *_crashes(chance("crashes"), heals_at, emails),
+        *_restarts(chance("restarts"), heals_at, emails),
+        *_clock(chance("clock"), heals_at),
+        *_orders(chance("orders"), heals_at, emails, domains),
+    ]
+    faults.sort(key=lambda it: it.at)
+    return Scenario(seed, days, heals_at, _settings(chance("settings")), domains, emails, tuple(faults))
+
+
+def _settings(chance: random.Random) -> Settings:
+    return Settings(
+        in_doubt=chance.choice(["retry", "retry", "hold"]),
+        max_sessions=chance.choice([2, 4, 20]),
+        max_sessions_per_destination=chance.choice([1, 2, 5]),
+        max_connections=chance.choice([3, 100]),
+        stop_timeout=chance.choice([0.0, 5.0, 15.0]),
+    )
+
+
+def _span(chance: random.Random, heals_at: float, longest: float) -> tuple[float, float]:
+    start = chance.uniform(0, heals_at)
+    return round(start, 3), round(min(heals_at, start + chance.uniform(1, longest)), 3)
+
+
+def _domains(chance: random.Random, heals_at: float) -> tuple[DomainPlan, ...]:
+    found = []
+    for number in range(10):
+        name = f"d{number}.example"
+        hosts = tuple(_host(chance, name, number, place) for place in range(chance.choice([1, 1, 2, 3])))
+        latency = chance.choice([0.005, 0.05, 0.3])
+        if number < WELL:
+            found.append(DomainPlan(name, hosts, latency=latency))
+            continue
+        start, end = _span(chance, heals_at, chance.choice([3600, DAY, 2 * DAY]))
+        until = None if chance.random() < 0.05 else end
+        found.append(DomainPlan(name, hosts, chance.choice([*CHARACTERS]), start * chance.choice([0, 1]), until, latency))
+    return tuple(found)
+
+
+def _host(chance: random.Random, domain: str, number: int, place: int) -> HostPlan:
+    extensions = tuple(it for it in EXTENSIONS if chance.random() < 0.8)
+    tls = chance.choice([*["none"] * 7, "good", "good", chance.choice(TLS_FAULTS)])
+    address = f"2001:db8:{number + 1:x}::{place + 1}" if chance.random() < 0.15 else f"198.51.{number + 100}.{place + 1}"
+    return HostPlan(f"mx{place}.{domain}", address, chance.choice([10, 10, 20]), extensions, tls)
+
+
+def _emails(
+    chance: random.Random, domains: tuple[DomainPlan, ...], messages: int, heals_at: float
+) -> tuple[Email, ...]:
+    """In busy minutes, with hours between them; some in a burst to one domain, as a newsletter is."""
+    found = []
+    names = [it.name for place, it in enumerate(domains) for _ in range(3 if place < WELL else 1)]
+    moments = [chance.uniform(0, heals_at - 300) for _ in range(messages // 15 + 1)]
+    burst = chance.randrange(min(messages // 2, 60) + 1)
+    burst_at, burst_to = chance.uniform(0, heals_at * 0.8), chance.choice(names)
+    for number in range(messages):
+        in_burst = number < burst
+        at = burst_at + chance.expovariate(1 / 20) if in_burst else chance.choice(moments) + 300 * chance.random() ** 2
+        count = 1 if in_burst else chance.choice([1, 1, 1, 2, 3, 5])
+        to = tuple((it, burst_to if in_burst and chance.random() < 0.8 else chance.choice(names)) for it in range(count))
+        sender = "" if chance.random() < 0.05 else f"app{chance.randrange(4)}@{chance.choice(names)}"
+        found.append(
+            Email(
+                number=number,
+                at=round(at, 3),
+                sender=sender,
+                recipients=to,
+                key=f"key-{number}" if chance.random() < 0.5 else "",
+                manner=chance.choice(MANNERS),
+                size=chance.choice([50, 200, 200, 2000, 2000, 20_000, 150_000 if chance.random() < 0.1 else 500]),
+                mail_class=chance.choice(["", "", "", "urgent", "bulk"]),
+                in_doubt=chance.choice(["", "", "", "", "retry", "hold"]),
+                tries=chance.choice([1, 3, 10]),
+            )
+        )
+    return tuple(sorted(found, key=lambda it: it.at))
+
+
+def _outages(chance: random.Random, domains: tuple[DomainPlan, ...], heals_at: float) -> list[Fault]:
+    found: list[Fault] = []
+    for domain in domains:
+        for host in domain.hosts:
+            if chance.random() < 0.4:
+                start, end = _span(chance, heals_at, chance.choice([600, 6 * 3600, DAY, 2 * DAY]))
+                until = None if chance.random() < 0.05 else end
+                found.append(Outage(start, until, host.name, chance.choice(["refused", "unreachable", "dark"])))
+    return found
+
+
+def _noises(chance: random.Random, heals_at: float) -> list[Fault]:
+    return [
+        Noise(*_span(chance, heals_at, chance.choice([3600, DAY, 3 * DAY])), chance.choice([0.05, 0.3]), local)
+        for local in (False, True)
+        for _ in range(chance.randrange(3))
+    ]
+
+
+def _dns(chance: random.Random, domains: tuple[DomainPlan, ...], heals_at: float) -> list[Fault]:
+    found: list[Fault] = []
+    for _ in range(chance.randrange(5)):
+        start, end = _span(chance, heals_at, chance.choice([60, 3600, DAY]))
+        domain = chance.choice(["", *(it.name for it in domains)])
+        kinds = ["silent", "cut", "servfail", "refused", "garbage", *(["nxdomain"] if domain else [])]
+        found.append(DnsTrouble(start, end, domain, chance.choice(kinds)))
+    return found
+
+
+def _busy_instant(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> float:
+    """Mostly just after a submission: then something is going on."""
+    if not emails or chance.random() < 0.2:
+        return round(chance.uniform(0, heals_at), 3)
+    return round(min(heals_at, chance.choice(emails).at + chance.choice([0, 0.2, 1, 5, 60]) * chance.random()), 3)
+
+
+def _disk(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
+    found: list[Fault] = []
+    for _ in range(chance.randrange(4)):
+        start = _busy_instant(chance, heals_at, emails)
+        until = min(heals_at, start + chance.uniform(1, chance.choice([10, 60, 600])))
+        found.append(DiskTrouble(start, round(until, 3), chance.choice(["full", "broken", "slow"])))
+    return found
+
+
+def _crashes(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
+    found: list[Fault] = []
+    for _ in range(chance.choice([0, 2, 5, 12])):
+        kind = chance.choice(["step", "step", "statement", "commit", "send", "send"])
+        count = chance.randrange(1, {"step": 200, "statement": 100, "commit": 10, "send": 20}[kind])
+        down = chance.choice([1.0, 5.0, 600.0, 3 * 3600.0])
+        found.append(Crash(_busy_instant(chance, heals_at, emails), kind, count, down, chance.random() < 0.3))
+    return found
+
+
+def _restarts(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
+    return [
+        Restart(_busy_instant(chance, heals_at, emails), chance.choice([1.0, 300.0])) for _ in range(chance.randrange(4))
+    ]
+
+
+def _clock(chance: random.Random, heals_at: float) -> list[Fault]:
+    if chance.random() < 0.7:
+        return []
+    by = chance.choice([-86400.0, -3600.0, -61.0, 61.0, 3600.0, 2 * DAY])
+    start, end = _span(chance, heals_at, DAY)
+    return [ClockStep(start, by), *([ClockStep(end, -by)] if chance.random() < 0.7 else [])]
+
+
+def _orders(
+    chance: random.Random, heals_at: float, emails: tuple[Email, ...], domains: tuple[DomainPlan, ...]
+) -> list[Fault]:
+    found: list[Fault] = []
+    for _ in range(chance.randrange(30) if emails else 0):
+        email = chance.choice(emails)
+        at = min(heals_at, email.at + chance.choice([2, 60, 6 * 3600, DAY]) * chance.random())
+        words = chance.choice(ORDERS).replace("{domain}", chance.choice(domains).name)
+        found.append(Order(round(at, 3), words, email.number))
+        if words.startswith("hold --"):
+            end = at + RELEASED_AFTER * (0.1 + chance.random())
+            found.append(Order(round(end, 3), words.replace("hold", "release")))
+    return found

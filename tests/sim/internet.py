@@ -1,0 +1,150 @@
+"""Everything beyond the daemon's machine: servers, zones, and the way to them.
+
+Rules: what a server takes goes into the ledger, and is held against what was submitted at that instant. Each connection
+has a stream of chance of its own, by its number.
+"""
+
+import random
+import sqlite3
+import ssl
+from collections import Counter
+from pathlib import Path
+
+from tests.sim import invariants, programs
+from tests.sim.course import Course
+from tests.sim.dns import NameService, OverTcp, Zone
+from tests.sim.ledger import Copy, Ledger, notices_of, queue_id_of, tag_of
+from tests.sim.loop import MACHINE, Machine
+from tests.sim.network import LineFault, Network, Place, Route
+from tests.sim.remote import CHARACTERS, DOWN, Honest, Host, Taken
+from tests.sim.scenario import DnsTrouble, DomainPlan, HostPlan, Noise, Outage
+
+NAME_SERVERS = (("192.0.2.53", 53), ("192.0.2.54", 53))
+OPS = "ops.example"
+"""The postmaster's domain, which is always well."""
+LOCAL_LATENCY = 0.0002
+_CERTIFICATE = Path(__file__).with_name("mx.pem")
+
+
+class Internet:
+    """`spool` is looked into for what it says of doubts."""
+
+    def __init__(self, course: Course, network: Network, ledger: Ledger, spool: Path) -> None:
+        self._course, self._network, self._ledger, self._spool = course, network, ledger, spool
+        self._seed = course.scenario.seed
+        self._hosts: dict[Place, tuple[DomainPlan, HostPlan]] = {}
+        self._connections = 0
+        self._books: sqlite3.Connection | None = None
+        ops = DomainPlan(OPS, (HostPlan(f"mx.{OPS}", "198.51.99.1", 10, ("PIPELINING", "8BITMIME"), "none"),))
+        self._domains = {it.name: it for it in (*course.scenario.domains, ops)}
+        context = self._tls()
+        for domain in self._domains.values():
+            for plan in domain.hosts:
+                self._build(domain, plan, context)
+        names = NameService(self._zone_of, self._dns_trouble, random.Random(f"{self._seed}/names"))
+        for place in NAME_SERVERS:
+            network.name_servers[place] = names
+            network.listen(lambda: OverTcp(names), *place)
+
+    # ------------------------------------------------ what there is
+    def _tls(self) -> ssl.SSLContext | None:
+        if not any(host.tls in ("good", "dies") for domain in self._domains.values() for host in domain.hosts):
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(_CERTIFICATE)
+        context.num_tickets = 0  # their length varies
+        return context
+
+    def _build(self, domain: DomainPlan, plan: HostPlan, context: ssl.SSLContext | None) -> None:
+        host = Host(
+            domain=domain.name, name=plan.name, address=plan.address, extensions=plan.extensions, tls=plan.tls,
+            character=lambda: self._character(domain), taken=self._taken,
+            chance=random.Random(f"{self._seed}/{plan.name}"), loop=self._course.loop, context=context,
+        )  # fmt: skip
+        place = (plan.address, 25)
+        self._hosts[place] = domain, plan
+        self._network.listen(host.session, *place)
+
+    def _character(self, domain: DomainPlan) -> Honest:
+        now = self._course.now
+        troubled = domain.since <= now and (domain.until is None or now < domain.until)
+        return CHARACTERS[domain.character if troubled else "honest"]
+
+    def _zone_of(self, name: str) -> Zone | None:
+        domain = self._domains.get(name) or self._domains.get(name.partition(".")[2])
+        if domain is None:
+            return None
+        mx = tuple((it.preference, it.name) for it in domain.hosts)
+        return Zone(mx, {it.name: (it.address,) for it in domain.hosts})
+
+    def _dns_trouble(self, name: str) -> str:
+        for fault in self._course.lasting(DnsTrouble):
+            assert isinstance(fault, DnsTrouble)
+            if name == fault.domain or name.endswith("." + fault.domain) or not fault.domain:
+                return fault.kind
+        return ""
+
+    # ------------------------------------------------ the way there
+    def route(self, machine: Machine | None, place: Place) -> Route:
+        """How a connection goes; `machine` is the daemon's, None a program's or a person's."""
+        if place not in self._hosts:
+            route = Route("open", 0.02 if place in NAME_SERVERS else LOCAL_LATENCY)
+            return self._noisy(route, local=True) if place == programs.LISTENER else route
+        domain, host = self._hosts[place]
+        if machine is not None:
+            self._count_sessions(machine, domain.name)
+        for fault in self._course.lasting(Outage):
+            assert isinstance(fault, Outage)
+            if fault.host == host.name:
+                return Route(DOWN[fault.kind], domain.latency)
+        return self._noisy(Route("open", domain.latency), local=False)
+
+    def _noisy(self, route: Route, *, local: bool) -> Route:
+        self._connections += 1
+        chance = random.Random(f"{self._seed}/line/{self._connections}")
+        for fault in self._course.lasting(Noise):
+            assert isinstance(fault, Noise)
+            if fault.local is local and chance.random() < fault.share:
+                at = chance.randrange(chance.choice([40, 400, 4000]))
+                line = LineFault(chance.choice(["reset", "reset", "silent", "slow"]), at)
+                up = chance.random() < 0.5
+                return Route(route.answer, route.latency, line if up else None, None if up else line)
+        return route
+
+    def _count_sessions(self, machine: Machine, domain: str) -> None:
+        open_now = Counter(
+            self._hosts[place][0].name
+            for end in self._network.ends
+            if end.context.get(MACHINE) is machine and (place := end.extra.get("place")) in self._hosts
+        )
+        scenario = self._course.scenario
+        self._course.check(invariants.of_sessions(domain, open_now[domain] + 1, open_now.total() + 1, scenario))
+
+    # ------------------------------------------------ what servers take
+    def _taken(self, taken: Taken) -> None:
+        tag = tag_of(taken.content)
+        what = f"{tag[0]}.{tag[1]}" if tag else "a mail of the daemon's"
+        self._course.tell(f"{taken.host} took {what} for {', '.join(taken.forward_paths)}")
+        if tag is None:
+            self._ledger.take_own(taken, notices_of(taken.content))
+            return
+        number, n = tag
+        submissions = self._ledger.submissions.get(number)
+        email = submissions[0].email if submissions else None
+        queue_id = queue_id_of(taken.content)
+        for path in taken.forward_paths:
+            earlier = self._ledger.copies.setdefault(path, [])
+            copy = Copy(taken, n, path, queue_id, self._doubts_of(queue_id, path))
+            self._course.check(invariants.of_copy(copy, email, earlier, self._ledger.touched.get(number, set())))
+            earlier.append(copy)
+
+    def _doubts_of(self, queue_id: str, recipient: str) -> int:
+        statement = """SELECT count(*) FROM timeline WHERE message = (SELECT id FROM messages WHERE queue_id = ?)
+            AND event = 'in_doubt' AND recipient = ?"""
+        if self._books is None:
+            self._books = sqlite3.connect(f"file:{self._spool}?mode=ro", uri=True)
+        return int(self._books.execute(statement, (queue_id, recipient)).fetchone()[0])
+
+    def close(self) -> None:
+        if self._books is not None:
+            self._books.close()

@@ -1,0 +1,205 @@
+"""What must hold whatever goes wrong: each promise a few lines, with its name.
+
+Rules: the first group is looked at as things happen, the second whenever the daemon is down, the third at the end, when
+all that can heal has healed. A promise is about what a program, a receiver or an administrator sees.
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from mta.model.events import Fact, Trouble
+from tests.sim.ledger import Copy, Ledger, Told, address, body
+from tests.sim.scenario import DomainPlan, Email, Outage, Scenario
+from tests.spool import invariants as at_rest
+
+_PROGRAMS = re.compile(r"m\d+\.\d+@")
+_STORAGE = ("SpoolError", "SpoolFull", "the spool", "no space")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`name` is the promise that was broken, the same for each way to break it."""
+
+    name: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}"
+
+
+# ---------------------------------------------------------------- as things happen
+def of_copy(copy: Copy, email: Email | None, earlier: Sequence[Copy], touched: set[str]) -> Iterator[Violation]:
+    """A server took a program's mail; `earlier` are the copies for this recipient before it."""
+    taken = copy.taken
+    if email is None or copy.recipient not in {address(email, *it) for it in email.recipients}:
+        yield Violation("nobody gets another's mail", f"{copy.recipient} got email {email.number if email else '?'}")
+        return
+    if taken.reverse_path != email.sender:
+        yield Violation("the sender stays", f"{copy.recipient}: {taken.reverse_path!r} instead of {email.sender!r}")
+    if taken.content.partition(b"\r\n\r\n")[2] != body(email.number, email.size):
+        yield Violation("the content arrives as it was", f"{copy.recipient}, {len(taken.content)} octets")
+    same = [it for it in earlier if email.key or it.n == copy.n]
+    if same and copy.doubts <= same[-1].doubts and not touched & {"resolve", "resend"}:
+        what = "key" if email.key else "submission"
+        name = f"no {what} is sent twice, unless in doubt"
+        yield Violation(name, f"{copy.recipient} at {same[-1].taken.at:.3f} and {taken.at:.3f} (id {copy.queue_id})")
+    if "resend" not in touched and any(it.taken.content != taken.content for it in same if it.queue_id == copy.queue_id):
+        yield Violation("a doubt is sent again with the same octets", copy.recipient)
+
+
+def of_fact(fact: Fact, disk_is_well: bool) -> Iterator[Violation]:
+    if not isinstance(fact, Trouble) or fact.severity not in ("error", "warning"):
+        return
+    storage = any(word in f"{fact.what} {fact.detail}" for word in _STORAGE)
+    if fact.severity == "error" and (disk_is_well or not storage):
+        yield Violation("nothing fails inside", f"{fact.what}: {fact.detail}")
+    if fact.what.startswith("deliveries ended without a result"):
+        yield Violation("every delivery ends with a result", fact.detail)
+
+
+def of_sessions(domain: str, open_now: int, in_all: int, scenario: Scenario) -> Iterator[Violation]:
+    """After a connection to `domain` was begun."""
+    settings = scenario.settings
+    if open_now > settings.max_sessions_per_destination:
+        yield Violation("a destination's sessions are capped", f"{open_now} connections to {domain}")
+    if in_all > settings.max_sessions + settings.max_sessions_per_destination * len(scenario.domains):
+        yield Violation("all sessions are capped", f"{in_all} connections")
+
+
+def of_turns(waiting: str, passed: Counter[str], scenario: Scenario) -> Iterator[Violation]:
+    """While something was due at `waiting`, which neither rested nor had a session, others had their turns."""
+    for other, turns in passed.items():
+        if turns > scenario.settings.max_sessions + 5:
+            yield Violation("no destination starves", f"{waiting} waited while {other} had {turns} turns")
+
+
+def of_tasks(count: int, scenario: Scenario) -> Iterator[Violation]:
+    settings = scenario.settings
+    limit = 60 + 4 * settings.max_sessions + 2 * settings.max_connections
+    if count > limit:
+        yield Violation("tasks are bounded", f"{count} of at most {limit}")
+
+
+# ---------------------------------------------------------------- at rest
+def at_rest_in(path: Path) -> Iterator[Violation]:
+    """The daemon is down, or just coming up: the spool's counts are those of its rows."""
+    if not path.exists():
+        return
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        house: Any = SimpleNamespace(ask=lambda statement: db.execute(statement).fetchall())
+        try:
+            at_rest.check(house)
+        except AssertionError as error:
+            yield Violation("the spool is consistent", str(error)[:500])
+    db.close()
+
+
+# ---------------------------------------------------------------- at the end
+@dataclass(frozen=True, slots=True)
+class Row:
+    queue_id: str
+    kind: str
+    sender: str
+    recipient: str
+    status: str
+    bounced: int
+    doubts: int
+    doubt_order: str
+    expires_at: float
+    failed_dsns: int
+    """How often its timeline says that its sender was told of its failure."""
+
+
+_ROWS = """SELECT m.queue_id, m.kind, m.reverse_path, r.address, r.status, r.bounced, r.doubts, m.doubt_order, m.expires_at,
+    (SELECT count(*) FROM timeline t WHERE t.message = m.id AND t.recipient = r.address AND t.event = 'bounced'
+    AND t.detail LIKE '%"failed"%') FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
+
+
+def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, now: float) -> Iterator[Violation]:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+        rows = [Row(*row) for row in db.execute(_ROWS)]
+        untold = db.execute("SELECT kind, count(*) FROM notices GROUP BY 1").fetchall()
+    db.close()
+    by_id: dict[str, list[Row]] = {}
+    for row in rows:
+        by_id.setdefault(row.queue_id, []).append(row)
+    yield from _nothing_lost(ledger, by_id)
+    yield from _refused_is_not_sent(ledger)
+    yield from _taken_if_in_order(ledger)
+    for row in rows:
+        yield from _ends_well(row, ledger, scenario, now)
+    if untold:
+        yield Violation("what is to be told is told", f"{untold}")
+
+
+def _nothing_lost(ledger: Ledger, by_id: dict[str, list[Row]]) -> Iterator[Violation]:
+    for submissions in ledger.submissions.values():
+        for one in submissions:
+            if one.told is not Told.YES:
+                continue
+            email = one.email
+            there = {it.recipient for it in by_id.get(one.queue_id, ())}
+            if missing := {address(email, *it) for it in email.recipients} - there:
+                yield Violation("what was acknowledged is not lost", f"{one.queue_id or email.number}: {sorted(missing)}")
+
+
+def _refused_is_not_sent(ledger: Ledger) -> Iterator[Violation]:
+    for copies in ledger.copies.values():
+        for copy in copies:
+            number = int(copy.recipient[1:].partition(".")[0])
+            one = ledger.submissions[number][copy.n]
+            if one.told in (Told.NO, Told.BROKEN_OFF) and not one.email.key:
+                what = f"{copy.recipient}, submission {copy.n}: {one.told} {one.code}"
+                yield Violation("what was refused is not sent", what)
+
+
+def _taken_if_in_order(ledger: Ledger) -> Iterator[Violation]:
+    """All that programs submit is in order; a key whose email has ended unsent has to be another one (554)."""
+    for submissions in ledger.submissions.values():
+        for one in submissions:
+            if one.told is Told.NO and one.code >= 500 and not (one.email.key and one.code == 554):
+                yield Violation("what is in order is not refused for good", f"{one.email.number}.{one.n}: {one.code}")
+
+
+def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, now: float) -> Iterator[Violation]:
+    is_programs = row.kind == "mail"
+    number = int(row.recipient[1:].partition(".")[0]) if _PROGRAMS.match(row.recipient) else -1
+    touched = ledger.touched.get(number, set()) if is_programs else set()
+    who = f"{row.recipient} ({row.queue_id}, {row.kind}) is {row.status}"
+    if row.failed_dsns > 1 or (row.kind != "mail" and row.bounced):
+        yield Violation("one bounce at most, none about a bounce", f"{who}, with {row.failed_dsns} bounces")
+    was_taken = any(it.queue_id == row.queue_id for it in ledger.copies.get(row.recipient, ()))
+    if row.status in ("failed", "dead", "cancelled") and was_taken and not row.doubts and not touched & {"resolve"}:
+        yield Violation("what a server took is sent, or in doubt", who)
+    match row.status:
+        case "sent":
+            if is_programs and not was_taken and not touched & {"resolve", "resend"}:
+                yield Violation("sent means that a server took it", who)
+        case "failed" | "dead":
+            if is_programs and row.sender and row.failed_dsns != 1 and not touched:
+                yield Violation("every failure is reported", f"{who}, with {row.failed_dsns} bounces")
+        case "held" | "cancelled":
+            if not touched:
+                yield Violation("only persons hold and cancel", who)
+        case "in_doubt" if row.doubt_order == "hold" or (not row.doubt_order and scenario.settings.in_doubt == "hold"):
+            pass
+        case _:
+            domain = next((it for it in scenario.domains if row.recipient.endswith("@" + it.name)), None)
+            if domain is None or not _never_well(domain, scenario) or now > row.expires_at + 2 * 86400:
+                yield Violation("when all is well again, everything drains", who)
+
+
+def _never_well(domain: DomainPlan, scenario: Scenario) -> bool:
+    hosts = {it.name for it in domain.hosts}
+    outages = (it for it in scenario.faults if isinstance(it, Outage))
+    return domain.until is None or any(it.until is None and it.host in hosts for it in outages)
+
+
+def first(violations: Iterable[Violation]) -> Violation | None:
+    return next(iter(violations), None)

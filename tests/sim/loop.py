@@ -1,0 +1,242 @@
+"""An event loop in virtual time: it jumps to the next instant at which something happens, and days pass in seconds.
+
+Rules: nothing real is waited for. What would wait (a thread, a real socket, a name service, a sleeping process) is a
+failure that names the call. Callbacks run in the order of their instants, and of their making at one instant: the same
+calls give the same order each time. A callback belongs to the machine in whose context it was made; those of a machine
+that has crashed are never run, nor do its tasks notice anything.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import heapq
+import ipaddress
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+MACHINE: "contextvars.ContextVar[Machine | None]" = contextvars.ContextVar("machine", default=None)
+"""The machine that runs; None: the world around it."""
+TURNS = 100_000
+"""Turns of the loop within which time is to go on by a second."""
+GRAIN = 1e-6
+"""Seconds by which time goes on at least: wall time as a float has no finer grain."""
+
+
+class WouldBlock(RuntimeError):
+    """Something was called that waits for the real world."""
+
+
+class Deadlock(RuntimeError):
+    """Everybody waits and nothing will ever happen."""
+
+
+class Livelock(RuntimeError):
+    """Everybody works and time stands still."""
+
+
+class Machine:
+    """One run of a daemon, until it stops or crashes. `armed` is (kind of event, how many more until the crash)."""
+
+    def __init__(self, name: str, on_crash: Callable[["Machine"], None]) -> None:
+        self.name = name
+        self.alive = True
+        self.armed: tuple[str, int] | None = None
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """Those that have not ended, in the order of their making; after a crash they stay for ever."""
+        self._on_crash = on_crash
+
+    def tick(self, kind: str) -> bool:
+        """An event of this kind is about to be; whether the machine lives on."""
+        if self.armed is not None and self.armed[0] == kind:
+            left = self.armed[1] - 1
+            self.armed = (kind, left) if left > 0 else None
+            if self.armed is None:
+                self.crash()
+        return self.alive
+
+    def crash(self) -> None:
+        if self.alive:
+            self.alive = False
+            self.armed = None
+            self._on_crash(self)
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """`network` answers what asyncio's calls for connections, servers and datagrams ask for."""
+
+    def __init__(self, network: Any, start: float = 1000.0) -> None:
+        super().__init__()
+        self._now = self._counted_from = start
+        self._turns = 0
+        self._clock_resolution = 1e-9
+        self._timers_made = 0
+        self.network = network
+        self.blocked: list[str] = []
+        """The calls that would have waited, whatever became of the exception."""
+        self.set_task_factory(_make_task)
+
+    def time(self) -> float:
+        return self._now
+
+    # the base class's without its checks: half of a simulation's time is spent below these
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._scheduled, (when, self._timers_made, timer))  # a heap alone keeps no order at one instant
+        timer._scheduled = True
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    # ------------------------------------------------ one turn
+    def run_forever(self) -> None:
+        with _guarded(time, "sleep", "time.sleep"), _guarded(threading.Thread, "start", "threading.Thread.start"):
+            super().run_forever()
+
+    def _run_once(self) -> None:
+        """As the base class's, but for the wait: time moves instead."""
+        timers, ready = self._scheduled, self._ready
+        self._turns += 1
+        if self._turns == TURNS:
+            if self._now - self._counted_from < 1.0:
+                raise Livelock(f"{TURNS} turns in less than a second: {ready[0] if ready else timers[0]}")
+            self._turns, self._counted_from = 0, self._now
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)[2]._scheduled = False
+            self._timer_cancelled_count -= 1
+        if not ready and not self._stopping:
+            if not timers:
+                raise Deadlock("nothing is scheduled")
+            if timers[0][0] > self._now:
+                self._now = max(timers[0][0], self._now + GRAIN)
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
+            handle._scheduled = False
+            ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            machine = handle._context.get(MACHINE)
+            if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
+                continue
+            handle._run()
+
+    def _process_events(self, _events: object) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    # ------------------------------------------------ the network
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return await self.network.connect(protocol_factory, str(host), int(port))
+
+    async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **_: Any) -> Any:
+        return await self.network.connect(protocol_factory, _folder(path), 0)
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return self.network.listen(protocol_factory, str(host), int(port))
+
+    async def create_unix_server(self, protocol_factory: Any, path: Any = None, *, sock: Any = None, **_: Any) -> Any:
+        # the file is real, so that its mode and its leftovers are; nobody ever connects to it
+        return self.network.listen(protocol_factory, _folder(sock.getsockname() if sock is not None else path), 0, sock)
+
+    async def create_datagram_endpoint(self, protocol_factory: Any, remote_addr: Any = None, **_: Any) -> Any:
+        return self.network.datagrams(protocol_factory, remote_addr)
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        try:
+            ipaddress.ip_address(str(host))
+        except ValueError:
+            raise self.would_block(f"getaddrinfo({host!r})") from None
+        family = socket.AF_INET6 if ":" in str(host) else socket.AF_INET
+        return [(family, socket.SOCK_STREAM, 6, "", (host, port))]
+
+    # ------------------------------------------------ what would wait for the real world
+    def would_block(self, call: str) -> WouldBlock:
+        self.blocked.append(call)
+        return WouldBlock(f"{call} would block in a simulation")
+
+    def run_in_executor(self, _executor: Any, func: Any, *_: Any) -> Any:
+        raise self.would_block(f"run_in_executor({getattr(func, '__qualname__', func)})")
+
+    def add_reader(self, fd: Any, *_: Any) -> Any:
+        raise self.would_block(f"add_reader({fd})")
+
+    def add_writer(self, fd: Any, *_: Any) -> Any:
+        raise self.would_block(f"add_writer({fd})")
+
+    async def subprocess_exec(self, *args: Any, **_: Any) -> Any:
+        raise self.would_block(f"subprocess_exec({args[1:2]})")
+
+    async def subprocess_shell(self, *args: Any, **_: Any) -> Any:
+        raise self.would_block(f"subprocess_shell({args[1:2]})")
+
+
+def _folder(path: Any) -> str:
+    """Where a unix socket is known by: it may be moved to another name once it listens."""
+    return str(Path(path).parent)
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, **named)
+    machine = MACHINE.get()
+    if machine is not None:
+        machine.tasks[task] = None
+        task.add_done_callback(lambda done: machine.tasks.pop(done, None))
+    return task
+
+
+_BLOCKING = frozenset(
+    {
+        "time.sleep", "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr",
+        "subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "_thread.start_new_thread",
+    }
+)  # fmt: skip
+"""Audit events of calls that wait, or that leave the loop's thread."""
+
+
+def _watch(event: str, args: tuple[Any, ...]) -> None:
+    if event not in _BLOCKING:
+        return
+    loop = asyncio._get_running_loop()
+    if not isinstance(loop, SimLoop):
+        return
+    if event == "socket.connect" and args[0].family == socket.AF_UNIX:  # is answered at once, by whoever is not there
+        return
+    raise loop.would_block(event)
+
+
+@contextlib.contextmanager
+def _guarded(owner: Any, name: str, call: str) -> Iterator[None]:
+    """Of these Python's audit tells only in later versions (3.12, 3.13)."""
+    real = getattr(owner, name)
+
+    @functools.wraps(real)
+    def guard(*args: Any, **named: Any) -> Any:
+        loop = asyncio._get_running_loop()  # that of this thread: others may wait
+        if isinstance(loop, SimLoop):
+            raise loop.would_block(call)
+        return real(*args, **named)
+
+    setattr(owner, name, guard)
+    try:
+        yield
+    finally:
+        setattr(owner, name, real)
+
+
+sys.addaudithook(_watch)

@@ -1,0 +1,150 @@
+"""A scenario: who submits what, which remote servers there are, what goes wrong and when. Data alone, as JSON too.
+
+Rules: a run is a function of its scenario; a scenario is a function of its seed, until it is shrunk. Instants are
+seconds from the start. Nothing goes wrong after `heals_at`, but for the domains that are never well (`until` None).
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+DAY = 86400.0
+
+
+class HostPlan(msgspec.Struct, frozen=True):
+    """A server of a domain, as its MX record and its EHLO show it."""
+
+    name: str
+    address: str
+    preference: int
+    extensions: tuple[str, ...]
+    tls: str
+
+
+class DomainPlan(msgspec.Struct, frozen=True):
+    """`character` holds from `since` to `until` (None: for ever), before and after it is an honest one."""
+
+    name: str
+    hosts: tuple[HostPlan, ...]
+    character: str = "honest"
+    since: float = 0.0
+    until: float | None = 0.0
+    latency: float = 0.02
+
+
+class Email(msgspec.Struct, frozen=True):
+    """One logical email. `recipients` are (number, domain). `manner` is how its program submits, `tries` how often at most
+    while it does not know what became of it."""
+
+    number: int
+    at: float
+    sender: str
+    recipients: tuple[tuple[int, str], ...]
+    key: str = ""
+    manner: str = "plain"
+    size: int = 200
+    mail_class: str = ""
+    in_doubt: str = ""
+    tries: int = 1
+
+
+class Outage(msgspec.Struct, frozen=True, tag="outage"):
+    """No connection to a host: refused, unreachable, or dark (nothing comes back)."""
+
+    at: float
+    until: float | None
+    host: str
+    kind: str
+
+
+class Noise(msgspec.Struct, frozen=True, tag="noise"):
+    """That share of all connections breaks at some octet; `local`: those of the submitting programs, else the others."""
+
+    at: float
+    until: float
+    share: float
+    local: bool
+
+
+class DnsTrouble(msgspec.Struct, frozen=True, tag="dns"):
+    """`domain` "" is all of them."""
+
+    at: float
+    until: float | None
+    domain: str
+    kind: str
+
+
+class DiskTrouble(msgspec.Struct, frozen=True, tag="disk"):
+    at: float
+    until: float
+    kind: str
+
+
+class Crash(msgspec.Struct, frozen=True, tag="crash"):
+    """The `count`-th event of a `kind` (step, statement, commit, send) after `at` is the last; up again after `down`
+    seconds. `silently`: a power cut, of which the peers learn nothing until it is up."""
+
+    at: float
+    kind: str
+    count: int
+    down: float
+    silently: bool
+
+
+class Restart(msgspec.Struct, frozen=True, tag="restart"):
+    """Stopped in order, and started again after `down` seconds."""
+
+    at: float
+    down: float
+
+
+class ClockStep(msgspec.Struct, frozen=True, tag="clock"):
+    at: float
+    by: float
+
+
+class Order(msgspec.Struct, frozen=True, tag="order"):
+    """A person's command; `{id}` stands for the queue id of `email`."""
+
+    at: float
+    words: str
+    email: int = 0
+
+
+Fault: TypeAlias = Outage | Noise | DnsTrouble | DiskTrouble | Crash | Restart | ClockStep | Order
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Of the daemon."""
+
+    in_doubt: str = "retry"
+    max_sessions: int = 20
+    max_sessions_per_destination: int = 5
+    max_connections: int = 100
+    stop_timeout: float = 15.0
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    seed: int
+    days: float
+    heals_at: float
+    settings: Settings
+    domains: tuple[DomainPlan, ...]
+    emails: tuple[Email, ...]
+    faults: tuple[Fault, ...]
+
+
+def encode(scenario: Scenario) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(scenario), indent=1)
+
+
+def decode(octets: bytes) -> Scenario:
+    """Raises `msgspec.ValidationError`."""
+    return msgspec.json.decode(octets, type=Scenario)
+
+
+def size(scenario: Scenario) -> str:
+    troubled = sum(it.character != "honest" for it in scenario.domains)
+    return f"{len(scenario.emails)} emails, {len(scenario.faults)} faults, {troubled} troubled domains"
+
