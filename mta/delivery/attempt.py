@@ -144,16 +144,20 @@ class Attempt:
             if result.change is None or not await self._changed(session, result.change, changes):
                 break
         self._leave(session, result)
-        if result.host is not None:
-            self._tried(session.host, session.address, session.tls, result.host)
-            self._suspect_tls(session, result.host)
-        return result.host
+        if result.host is None:
+            return None
+        self._tried(session.host, session.address, session.tls, result.host)
+        return None if self._tls_is_suspect(session, result.host, changes) else result.host
 
-    def _suspect_tls(self, session: Session, verdict: Verdict) -> None:
-        """A session that ended inside TLS, and not for the first time: the next one is in clear (RFC 7435 section 4.1)."""
+    def _tls_is_suspect(self, session: Session, verdict: Verdict, changes: set[Change]) -> bool:
+        """A session that ended inside TLS, and not for the first time: the same host again, in clear (RFC 7435 section
+        4.1)."""
         again = any(it.attempts for it in self.claim.recipients)
-        if session.tls and verdict.status == "4.4.2" and again:
-            self.means.hosts.remember_clear(session.address)
+        if not (session.tls and verdict.status == "4.4.2" and again):
+            return False
+        self.means.hosts.remember_clear(session.address)
+        changes.add(Change.RECONNECT_CLEAR)
+        return True
 
     async def _changed(self, session: Session, change: Change, changes: set[Change]) -> bool:
         """Makes a change on this connection; False: it needs a new one."""

@@ -30,6 +30,8 @@ DRAINING = 16 * 3600.0
 EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES")
 WELL = 4
 """Domains of ten that are always well; most mail goes there, as everywhere."""
+REFUSING = ("full", "full", "blocklisting", "refuses content")
+"""Characters that are drawn more often: what fails for good is rare, and is to be told."""
 MANNERS = (
     "plain", "plain", "plain", "pipelined", "pipelined", "hangs up", "half-closes", "resets", "slow", "leaves", "breaks off",
     "twins",
@@ -52,13 +54,14 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
     heals_at = days * DAY - DRAINING
     domains = _domains(chance("domains"), heals_at)
     emails = _emails(chance("emails"), domains, messages, heals_at)
+    disk = _disk(chance("disk"), heals_at, emails)
     faults = [
         *_outages(chance("outages"), domains, heals_at),
         *_noises(chance("noise"), heals_at),
         *_dns(chance("dns"), domains, heals_at),
-        *_disk(chance("disk"), heals_at, emails),
+        *disk,
         *_crashes(chance("crashes"), heals_at, emails),
-        *_restarts(chance("restarts"), heals_at, emails),
+        *_restarts(chance("restarts"), heals_at, emails, disk),
         *_clock(chance("clock"), heals_at),
         *_orders(chance("orders"), heals_at, emails, domains),
     ]
@@ -92,7 +95,8 @@ def _domains(chance: random.Random, heals_at: float) -> tuple[DomainPlan, ...]:
             continue
         start, end = _span(chance, heals_at, chance.choice([3600, DAY, 2 * DAY]))
         until = None if chance.random() < 0.05 else end
-        found.append(DomainPlan(name, hosts, chance.choice([*CHARACTERS]), start * chance.choice([0, 1]), until, latency))
+        character, since = chance.choice([*CHARACTERS, *REFUSING]), start * chance.choice([0, 1])
+        found.append(DomainPlan(name, hosts, character, since, until, latency))
     return tuple(found)
 
 
@@ -168,32 +172,40 @@ def _busy_instant(chance: random.Random, heals_at: float, emails: tuple[Email, .
     """Mostly just after a submission: then something is going on."""
     if not emails or chance.random() < 0.2:
         return round(chance.uniform(0, heals_at), 3)
-    return round(min(heals_at, chance.choice(emails).at + chance.choice([0, 0.2, 1, 5, 60]) * chance.random()), 3)
+    return round(min(heals_at, chance.choice(emails).at + chance.choice([0.02, 0.2, 1, 5, 60]) * chance.random()), 3)
 
 
 def _disk(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
     found: list[Fault] = []
     for _ in range(chance.randrange(4)):
         start = _busy_instant(chance, heals_at, emails)
-        until = min(heals_at, start + chance.uniform(1, chance.choice([10, 60, 600])))
-        found.append(DiskTrouble(start, round(until, 3), chance.choice(["full", "broken", "slow"])))
+        kind = chance.choice(["full", "broken", "slow"])
+        until = min(heals_at, start + chance.uniform(1, chance.choice([60, 600, 3600] if kind == "slow" else [10, 60, 600])))
+        found.append(DiskTrouble(start, round(until, 3), kind))
     return found
 
 
 def _crashes(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
     found: list[Fault] = []
-    for _ in range(chance.choice([0, 2, 5, 12])):
-        kind = chance.choice(["step", "step", "statement", "commit", "send", "send"])
-        count = chance.randrange(1, {"step": 200, "statement": 100, "commit": 10, "send": 20}[kind])
-        down = chance.choice([1.0, 5.0, 600.0, 3 * 3600.0])
+    for _ in range(chance.choice([0, 4, 12, 30])):
+        kind = chance.choice(["step", "step", "statement", "commit", "commit", "send", "send"])
+        count = chance.randrange(1, {"step": 200, "statement": 60, "commit": 6, "send": 20}[kind])
+        down = chance.choice([1.0, 1.0, 5.0, 5.0, 600.0, 3 * 3600.0])
         found.append(Crash(_busy_instant(chance, heals_at, emails), kind, count, down, chance.random() < 0.3))
     return found
 
 
-def _restarts(chance: random.Random, heals_at: float, emails: tuple[Email, ...]) -> list[Fault]:
-    return [
-        Restart(_busy_instant(chance, heals_at, emails), chance.choice([1.0, 300.0])) for _ in range(chance.randrange(4))
-    ]
+def _restarts(chance: random.Random, heals_at: float, emails: tuple[Email, ...], disk: list[Fault]) -> list[Fault]:
+    """Mostly while the disk is slow, if it ever is: somebody hopes that it helps."""
+    slow = [it for it in disk if isinstance(it, DiskTrouble) and it.kind == "slow"]
+    found: list[Fault] = []
+    for _ in range(chance.randrange(4)):
+        at = _busy_instant(chance, heals_at, emails)
+        if slow and chance.random() < 0.7:
+            trouble = chance.choice(slow)
+            at = round(chance.uniform(trouble.at, trouble.until), 3)
+        found.append(Restart(at, chance.choice([1.0, 300.0])))
+    return found
 
 
 def _clock(chance: random.Random, heals_at: float) -> list[Fault]:

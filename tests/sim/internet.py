@@ -59,6 +59,7 @@ class Internet:
         host = Host(
             domain=domain.name, name=plan.name, address=plan.address, extensions=plan.extensions, tls=plan.tls,
             character=lambda: self._character(domain), taken=self._taken,
+            refused=self._ledger.refused.update,
             chance=random.Random(f"{self._seed}/{plan.name}"), loop=self._course.loop, context=context,
         )  # fmt: skip
         place = (plan.address, 25)

@@ -6,6 +6,7 @@ all that can heal has healed. A promise is about what a program, a receiver or a
 
 import re
 import sqlite3
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ def at_rest_in(path: Path) -> Iterator[Violation]:
         try:
             at_rest.check(house)
         except AssertionError as error:
-            yield Violation("the spool is consistent", str(error)[:500])
+            where = traceback.extract_tb(error.__traceback__)[-1].line
+            yield Violation("the spool is consistent", f"{where}: {error}"[:500])
     db.close()
 
 
@@ -112,11 +114,14 @@ class Row:
     doubts: int
     doubt_order: str
     expires_at: float
+    by_server: int
+    """Whether its last reply is a server's."""
     failed_dsns: int
     """How often its timeline says that its sender was told of its failure."""
 
 
 _ROWS = """SELECT m.queue_id, m.kind, m.reverse_path, r.address, r.status, r.bounced, r.doubts, m.doubt_order, m.expires_at,
+    r.reply_code IS NOT NULL,
     (SELECT count(*) FROM timeline t WHERE t.message = m.id AND t.recipient = r.address AND t.event = 'bounced'
     AND t.detail LIKE '%"failed"%') FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
 
@@ -175,12 +180,15 @@ def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, now: float) -> Iter
     if row.failed_dsns > 1 or (row.kind != "mail" and row.bounced):
         yield Violation("one bounce at most, none about a bounce", f"{who}, with {row.failed_dsns} bounces")
     was_taken = any(it.queue_id == row.queue_id for it in ledger.copies.get(row.recipient, ()))
-    if row.status in ("failed", "dead", "cancelled") and was_taken and not row.doubts and not touched & {"resolve"}:
+    unsent = row.status in ("failed", "dead", "cancelled") and not row.doubts and not touched & {"resolve", "resend"}
+    if unsent and was_taken:
         yield Violation("what a server took is sent, or in doubt", who)
     match row.status:
         case "sent":
             if is_programs and not was_taken and not touched & {"resolve", "resend"}:
                 yield Violation("sent means that a server took it", who)
+        case "failed" if row.by_server and not {row.recipient, row.recipient.rpartition("@")[2]} & ledger.refused:
+            yield Violation("failed means that a server refused it", who)
         case "failed" | "dead":
             if is_programs and row.sender and row.failed_dsns != 1 and not touched:
                 yield Violation("every failure is reported", f"{who}, with {row.failed_dsns} bounces")

@@ -61,6 +61,8 @@ class Ledger:
     """By recipient: each email has its own."""
     dsns: list[Dsn] = field(default_factory=list)
     reports: list[Taken] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+    """Recipients that a server refused for good; domains, where it refused everybody."""
     touched: dict[int, set[str]] = field(default_factory=dict)
     """By the email's number: the verbs with which a person changed it."""
 

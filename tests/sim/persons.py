@@ -14,7 +14,7 @@ PATIENCE = 900.0
 AGAIN = 600.0
 """Seconds until somebody who let nothing go, since the daemon was down, tries again."""
 _REFUSAL = re.compile(rb'"error":\{"code":(\d+)')
-_INTERNAL = b"70"
+_INTERNAL, _FOR_NOW = b"70", b"75"
 
 
 async def give(order: Order, socket: Path, ledger: Ledger, course: Course) -> None:
@@ -28,7 +28,7 @@ async def give(order: Order, socket: Path, ledger: Ledger, course: Course) -> No
 
 
 async def _said(order: Order, words: list[str], socket: Path, ledger: Ledger, course: Course) -> bool:
-    """Whether it was answered."""
+    """Whether it was answered, for good."""
     try:
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_unix_connection(str(socket))
@@ -44,4 +44,4 @@ async def _said(order: Order, words: list[str], socket: Path, ledger: Ledger, co
     course.tell(f"{' '.join(words)}: {f'error {refusal[1].decode()}' if refusal else f'{len(answer)} octets'}")
     if refusal and refusal[1] == _INTERNAL:
         course.check([Violation("nothing fails inside", f"{' '.join(words)}: {answer!r}")])
-    return True
+    return refusal is None or refusal[1] != _FOR_NOW

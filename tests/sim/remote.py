@@ -9,7 +9,7 @@ import asyncio
 import random
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -54,6 +54,8 @@ class Host:
     chance: random.Random
     loop: asyncio.AbstractEventLoop
     context: ssl.SSLContext | None = None
+    refused: Callable[[Sequence[str]], None] = lambda whom: None
+    """Is told for whom mail was refused for good: recipients, or the whole domain."""
     visits: int = 0
     seen: dict[str, float] = field(default_factory=dict)
     """When a forward path was first heard of."""
@@ -180,11 +182,12 @@ class Late(Honest):
     """Decides at once, and says so when nobody waits any more; what comes next is answered as it stands."""
 
     name = "late"
+    REFUSALS = (Say("451 4.3.0 Try again later"), Say("550 5.7.1 Message rejected, after some thought"))
 
     def dot(self, visit: "Visit") -> tuple[Say, bool]:
-        takes = visit.host.chance.random() < 0.7
-        say = visit.queued() if takes else Say("451 4.3.0 Try again later")
-        return Say(say.text, delay=visit.host.chance.choice([0.1, 1.0, 590.0, 601.0, 900.0])), takes
+        takes = visit.host.chance.random() < 0.5
+        say = visit.queued() if takes else visit.host.chance.choice(self.REFUSALS)
+        return Say(say.text, delay=visit.host.chance.choice([0.1, 590.0, 601.0, 620.0, 780.0])), takes
 
 
 class Blocklisting(Honest):
@@ -376,6 +379,7 @@ class Visit(asyncio.Protocol):
             if len(self.content) > 1000 and not self._complained:
                 self._complained = True
                 if (say := self.host.character().reply("BODY", self, "")) is not None:
+                    self._refuse(say, self.forward_paths)
                     self._say(say)
             return False
         self._read += self.content[end + 3 :]
@@ -388,7 +392,9 @@ class Visit(asyncio.Protocol):
         host = self.host
         character = host.character()
         say, takes = character.dot(self)
-        if not self.forward_paths:
+        if self.forward_paths:
+            self._refuse(say, self.forward_paths)
+        else:
             say, takes = Say("554 5.5.1 No valid recipients"), False
         if takes:
             paths = tuple(self.forward_paths)
@@ -398,10 +404,17 @@ class Visit(asyncio.Protocol):
         self._say(self._in_its_time(character, say))
 
     # ------------------------------------------------ replies
+    def _refuse(self, say: Say, whom: Sequence[str]) -> None:
+        if say.text.startswith("5"):
+            self.host.refused(whom)
+
     def _answer(self, phase: str, argument: str, usual: Say, go: str = "2") -> bool:
         """Says what the character has to say in this phase; whether it is a yes."""
         character = self.host.character()
-        say = character.reply(phase, self, argument) or usual
+        own = character.reply(phase, self, argument)
+        if own is not None:
+            self._refuse(own, {"RCPT": [argument], "DATA": self.forward_paths}.get(phase, [self.host.domain]))
+        say = own or usual
         self._say(self._in_its_time(character, say))
         return say.text.startswith(go) and not (say.text[:3] in ("250", "220") and "\r\n550" in say.text)
 

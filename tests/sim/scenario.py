@@ -11,7 +11,7 @@ import msgspec
 DAY = 86400.0
 
 
-class HostPlan(msgspec.Struct, frozen=True):
+class HostPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A server of a domain, as its MX record and its EHLO show it."""
 
     name: str
@@ -21,7 +21,7 @@ class HostPlan(msgspec.Struct, frozen=True):
     tls: str
 
 
-class DomainPlan(msgspec.Struct, frozen=True):
+class DomainPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`character` holds from `since` to `until` (None: for ever), before and after it is an honest one."""
 
     name: str
@@ -32,7 +32,7 @@ class DomainPlan(msgspec.Struct, frozen=True):
     latency: float = 0.02
 
 
-class Email(msgspec.Struct, frozen=True):
+class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One logical email. `recipients` are (number, domain). `manner` is how its program submits, `tries` how often at most
     while it does not know what became of it."""
 
@@ -48,7 +48,7 @@ class Email(msgspec.Struct, frozen=True):
     tries: int = 1
 
 
-class Outage(msgspec.Struct, frozen=True, tag="outage"):
+class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="outage"):
     """No connection to a host: refused, unreachable, or dark (nothing comes back)."""
 
     at: float
@@ -57,7 +57,7 @@ class Outage(msgspec.Struct, frozen=True, tag="outage"):
     kind: str
 
 
-class Noise(msgspec.Struct, frozen=True, tag="noise"):
+class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="noise"):
     """That share of all connections breaks at some octet; `local`: those of the submitting programs, else the others."""
 
     at: float
@@ -66,7 +66,7 @@ class Noise(msgspec.Struct, frozen=True, tag="noise"):
     local: bool
 
 
-class DnsTrouble(msgspec.Struct, frozen=True, tag="dns"):
+class DnsTrouble(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="dns"):
     """`domain` "" is all of them."""
 
     at: float
@@ -75,13 +75,13 @@ class DnsTrouble(msgspec.Struct, frozen=True, tag="dns"):
     kind: str
 
 
-class DiskTrouble(msgspec.Struct, frozen=True, tag="disk"):
+class DiskTrouble(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="disk"):
     at: float
     until: float
     kind: str
 
 
-class Crash(msgspec.Struct, frozen=True, tag="crash"):
+class Crash(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="crash"):
     """The `count`-th event of a `kind` (step, statement, commit, send) after `at` is the last; up again after `down`
     seconds. `silently`: a power cut, of which the peers learn nothing until it is up."""
 
@@ -92,19 +92,19 @@ class Crash(msgspec.Struct, frozen=True, tag="crash"):
     silently: bool
 
 
-class Restart(msgspec.Struct, frozen=True, tag="restart"):
+class Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="restart"):
     """Stopped in order, and started again after `down` seconds."""
 
     at: float
     down: float
 
 
-class ClockStep(msgspec.Struct, frozen=True, tag="clock"):
+class ClockStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="clock"):
     at: float
     by: float
 
 
-class Order(msgspec.Struct, frozen=True, tag="order"):
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="order"):
     """A person's command; `{id}` stands for the queue id of `email`."""
 
     at: float
@@ -115,7 +115,7 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
 Fault: TypeAlias = Outage | Noise | DnsTrouble | DiskTrouble | Crash | Restart | ClockStep | Order
 
 
-class Settings(msgspec.Struct, frozen=True):
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of the daemon."""
 
     in_doubt: str = "retry"
@@ -125,7 +125,7 @@ class Settings(msgspec.Struct, frozen=True):
     stop_timeout: float = 15.0
 
 
-class Scenario(msgspec.Struct, frozen=True):
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     days: float
     heals_at: float

@@ -15,7 +15,7 @@ from tests.sim.computer import Computer
 from tests.sim.scenario import Crash, DomainPlan, Email, HostPlan, Scenario, Settings
 from tests.sim.world import play
 
-STRIDE = int(os.environ.get("SIM_STRIDE", "11"))
+STRIDE = int(os.environ.get("SIM_STRIDE", "17"))
 OFFSET = int(os.environ.get("SIM_OFFSET", "0"))
 MANY = 10**9
 HEALS_AT = 60.0
