@@ -176,9 +176,16 @@ class Session(Protocol):
         ...
 
     async def envelope(
-        self, reverse_path: str, parameters: Sequence[str], forward_paths: Sequence[str], *, pipelined: bool
+        self,
+        reverse_path: str,
+        parameters: Sequence[str],
+        forward_paths: Sequence[str],
+        *,
+        pipelined: bool,
+        rcpt_parameters: Sequence[str] = (),
     ) -> EnvelopeReplies:
-        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT."""
+        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT.
+        `parameters` are those of MAIL, `rcpt_parameters` those of every RCPT."""
         ...
 
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
@@ -260,8 +267,11 @@ class DeliveryOutcome:
 
 
 class Deliver(Protocol):
-    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
-        """Delivers the next claim at `destination`; calls `claimed` when it has one, since then there may be more."""
+    async def deliver(
+        self, destination: str, mail_class: MailClass, claimed: Callable[[float | None], None]
+    ) -> DeliveryOutcome:
+        """Delivers the next claim of a class at `destination`; calls `claimed` when it has one, with the instant at which
+        the next is due (`Claim.following`)."""
         ...
 
     async def tell_overdue(self, destination: str, verdict: Verdict) -> None:

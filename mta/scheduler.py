@@ -1,23 +1,23 @@
-"""What is due, fair over destinations, asleep until the next instant.
+"""What is due, fair over classes and destinations, asleep until the next instant.
 
-Rules: the backlog stays in the spool; what is kept here grows with destinations and sessions, not with messages. A due
-destination waits in one line; whoever is at its head gets the next free session, and goes to the end for another one.
-A destination that rests or has all its sessions is not in the line: the end of the rest, or of a session, puts it back.
-Instants of mail are wall time, looked at again every minute at the latest (the clock may step); rests are of the loop's
-monotonic clock.
+Rules: the backlog stays in the spool; what is kept here grows with destinations and sessions, not with messages. Every
+turn, which is one claim and what becomes of it, is its own task, and its end decides whose turn is next (`policy.agenda`
+has the rules). When a lane's next mail is due is told by each claim; the spool is asked for it only where a turn found
+nothing. Instants of mail are wall time, looked at again every minute at the latest (the clock may step); rests are of
+the loop's monotonic clock.
 """
 
 import asyncio
-import heapq
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from mta.doorbell import wait_for
+from mta.doorbell import Lane, wait_for
 from mta.model.envelope import MailClass
 from mta.model.events import Trouble
 from mta.model.outcome import Verdict
-from mta.policy import concurrency, schedule
-from mta.policy.concurrency import Standing
+from mta.policy import schedule
+from mta.policy.agenda import Agenda, Caps, Turn
+from mta.policy.instants import Instants
+from mta.policy.lanes import LaneRules
 from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Deliver, DeliveryOutcome, Observer, Randomness
 from mta.spool.base import Spool, SpoolError
@@ -26,8 +26,8 @@ LOOK_INTERVAL = 60.0
 """Seconds: the longest sleep, and how often the spool is looked through without a ring."""
 SPOOL_REST = 1.0
 """Seconds without new claims after the spool failed."""
-STALE_LIMIT = 1000
-"""Replaced instants that are kept until they have come; they wait for hours where a busy destination has deferred mail."""
+ASK_AGAIN = 0.05
+"""Seconds until a lane is claimed from again in which a turn found nothing although something seems to be due."""
 PAGE = 1000
 """Destinations read from the spool at a time."""
 
@@ -37,20 +37,17 @@ class SchedulerSettings:
     max_sessions: int
     max_sessions_per_destination: int
     classes: dict[MailClass, RetryPolicy]
+    lanes: LaneRules = field(default_factory=LaneRules)
 
-
-@dataclass(slots=True)
-class _Destination:
-    standing: Standing
-    sessions: int = 0
-    last_reply: str = ""
-    due_after_rest: bool = False
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    @property
+    def caps(self) -> Caps:
+        return Caps(self.max_sessions, self.max_sessions_per_destination, self.lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class DestinationStanding:
-    """What `status` shows of a destination; `rests_for` in seconds, 0 when it does not rest."""
+    """What `status` shows of a destination; `rests_for` in seconds, 0 when it does not rest (urgent mail rests for a second
+    at most)."""
 
     sessions: int
     rests_for: float
@@ -58,7 +55,7 @@ class DestinationStanding:
 
 
 class Scheduler:
-    """Starts and ends sessions; `delivery` does the work."""
+    """Starts turns; `delivery` does the work."""
 
     def __init__(
         self,
@@ -69,15 +66,13 @@ class Scheduler:
         observer: Observer,
         delivery: Deliver,
     ) -> None:
-        self.settings = settings
+        self._settings = settings
         self._spool, self._clock, self._chance, self._observer = spool, clock, chance, observer
         self._delivery = delivery
-        self._destinations: dict[str, _Destination] = {}
-        self._line: OrderedDict[str, None] = OrderedDict()
-        self._later: list[tuple[float, str]] = []
-        self._awaited: dict[str, float] = {}
-        self._resting: list[tuple[float, str]] = []
-        self._sessions = 0
+        self._agenda = Agenda(settings.caps)
+        self._later = Instants[Lane]()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._telling: set[str] = set()
         self._paused_until = 0.0
         self._looked_at = float("-inf")
         self._stopping = False
@@ -88,212 +83,185 @@ class Scheduler:
         while not self._stopping:
             await self._look()
             self._take_rings()
-            self._line_up()
-            self._start_sessions()
+            self._take_instants()
+            self._start_turns()
             await wait_for(self._spool.doorbell.deliveries, self._sleep())
 
     def stop(self) -> None:
-        """No new claims from now on; sessions end with the claim they have."""
+        """No new claims from now on; turns end with the claim they have."""
         self._stopping = True
+        self._wake()
+
+    def reconfigure(self, settings: SchedulerSettings) -> None:
+        """Counts from the next turn on: what runs is not ended."""
+        self._settings = settings
+        self._agenda.reconfigure(settings.caps, self._time())
         self._wake()
 
     def standings(self) -> dict[str, DestinationStanding]:
         """The destinations with sessions or in a rest."""
         now = self._time()
         return {
-            name: DestinationStanding(it.sessions, max(0.0, it.standing.rests_until - now), it.last_reply)
-            for name, it in self._destinations.items()
-            if it.sessions or it.standing.rests(now)
+            name: DestinationStanding(sum(it.running), max(0.0, it.standing.rests_until - now), it.last_reply)
+            for name, it in self._agenda.destinations.items()
+            if any(it.running) or it.standing.rests(now)
         }
 
     @property
     def sessions(self) -> int:
-        return self._sessions
+        return sum(self._agenda.running)
 
     def wake_destination(self, destination: str) -> None:
         """Ends a rest: a person wants it tried now."""
-        if known := self._destinations.get(destination):
-            known.standing = concurrency.Standing(allowed=1, failures=known.standing.failures)
-        self._offer(destination)
+        self._agenda.wake(destination, self._time())
         self._wake()
 
     # ------------------------------------------------ what is due
     async def _look(self) -> None:
-        """Reads every waiting destination from the spool, at the start and every `LOOK_INTERVAL`."""
+        """Reads every waiting lane from the spool, at the start and every `LOOK_INTERVAL`."""
         if self._time() < self._looked_at + LOOK_INTERVAL:
             return
-        self._forget_idle()
+        self._agenda.forget_idle(lambda name: any((name, it) in self._later for it in MailClass), self._time())
         after = ""
         try:
-            while page := await self._spool.destinations(after, PAGE):
-                for destination, at in page:
-                    self._await_instant(destination, at)
+            while page := await self._spool.destinations(after, PAGE, self._clock.now()):
+                for destination, instants in page:
+                    for mail_class, at in instants.items():
+                        self._later.add((destination, mail_class), at)
                 after = page[-1][0]
             self._looked_at = self._time()
         except SpoolError as error:
             self._pause(error)
 
-    def _forget_idle(self) -> None:
-        """Forgets the destinations for which nothing waits."""
-        for name, it in list(self._destinations.items()):
-            waits = name in self._line or name in self._awaited or it.due_after_rest
-            if not (waits or it.sessions or it.standing.rests(self._time())):
-                del self._destinations[name]
-
     def _take_rings(self) -> None:
-        for destination, at in self._spool.doorbell.take_due().items():
-            self._await_instant(destination, at)
+        for lane, at in self._spool.doorbell.take_due().items():
+            self._later.add(lane, at)
 
-    def _await_instant(self, destination: str, at: float) -> None:
-        if at < self._awaited.get(destination, float("inf")):
-            self._awaited[destination] = at
-            heapq.heappush(self._later, (at, destination))
-        if len(self._later) > 2 * len(self._awaited) + STALE_LIMIT:  # mostly instants that an earlier one has replaced
-            self._later = [(at, name) for name, at in self._awaited.items()]
-            heapq.heapify(self._later)
-
-    def _line_up(self) -> None:
-        now = self._clock.now()
-        while self._later and self._later[0][0] <= now:
-            at, destination = heapq.heappop(self._later)
-            if self._awaited.get(destination) == at:
-                del self._awaited[destination]
-                self._offer(destination)
-        while self._resting and self._resting[0][0] <= self._time():
-            destination = heapq.heappop(self._resting)[1]
-            known = self._known(destination)
-            known.due_after_rest = False
-            self._offer(destination)
-
-    def _offer(self, destination: str) -> None:
-        """Something may be due: into the line, unless it is there, rests, or has sessions that will find it."""
-        known = self._known(destination)
-        if known.standing.rests(self._time()):
-            if not known.due_after_rest:
-                known.due_after_rest = True
-                heapq.heappush(self._resting, (known.standing.rests_until, destination))
-        elif known.sessions < self._allowed(known):
-            self._line[destination] = None
+    def _take_instants(self) -> None:
+        for destination, mail_class in self._later.past(self._clock.now()):
+            self._agenda.news(destination, mail_class, self._time())
+        self._agenda.end_rests(self._time())
 
     def _sleep(self) -> float:
         """Seconds until something may change by itself."""
         now = self._time()
-        if self._line and self._sessions < self.settings.max_sessions and now >= self._paused_until:
-            return 0.0  # the pause ended between `_start_sessions` and here
+        if now >= self._paused_until and self._agenda.may_begin():
+            return 0.0  # the pause ended between `_start_turns` and here
         waits = [LOOK_INTERVAL]
-        if self._later:
-            waits.append(self._later[0][0] - self._clock.now())
-        if self._resting:
-            waits.append(self._resting[0][0] - now)
+        if self._later.earliest is not None:
+            waits.append(self._later.earliest - self._clock.now())
+        if self._agenda.next_rest_end is not None:
+            waits.append(self._agenda.next_rest_end - now)
         if now < self._paused_until:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))
 
-    # ------------------------------------------------ sessions
-    def _start_sessions(self) -> None:
-        if self._time() < self._paused_until or self._stopping:
-            return
-        while self._line and self._sessions < self.settings.max_sessions:
-            destination, _ = self._line.popitem(last=False)
-            known = self._known(destination)
-            if known.standing.rests(self._time()):
-                self._offer(destination)
-            elif known.sessions < self._allowed(known):
-                self._start(destination, known)
+    # ------------------------------------------------ turns
+    def _start_turns(self) -> None:
+        now = self._time()
+        while not (self._stopping or now < self._paused_until):
+            turn = self._agenda.begin(now)
+            if turn is None:
+                return
+            task = asyncio.create_task(self._turn(turn), name=f"deliver {turn.destination}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    def _allowed(self, known: _Destination) -> int:
-        return min(known.standing.allowed, self.settings.max_sessions_per_destination)
-
-    def _known(self, destination: str) -> _Destination:
-        known = self._destinations.get(destination)
-        if known is None:
-            known = _Destination(Standing(self.settings.max_sessions_per_destination))
-            self._destinations[destination] = known
-        return known
-
-    def _start(self, destination: str, known: _Destination) -> None:
-        known.sessions += 1
-        self._sessions += 1
-        task = asyncio.create_task(self._session(destination, known), name=f"deliver {destination}")
-        known.tasks.add(task)
-        task.add_done_callback(known.tasks.discard)
-
-    async def _session(self, destination: str, known: _Destination) -> None:
-        """One session's worth of deliveries, until nothing is due, the destination rests or another's turn has come."""
-        idle = False
+    async def _turn(self, turn: Turn) -> None:
+        outcome = None
         try:
-            idle = await self._deliver_one(destination, known)
-            while not idle and self._may_go_on(known):
-                idle = await self._deliver_one(destination, known)
+            outcome = await self._deliver(turn)
         finally:
-            known.sessions -= 1
-            self._sessions -= 1
-            if not idle:
-                self._offer(destination)
-            self._wake()
-        if idle and not known.sessions:
-            await self._until_due(destination, known)
+            self._end(turn, outcome)
+        if outcome is None:
+            return
+        if outcome.trouble is not None:
+            await self._tell_overdue(turn.destination, outcome.trouble)
+        elif outcome.idle and self._agenda.quiet(turn):
+            await self._until_due(turn)
 
-    async def _deliver_one(self, destination: str, known: _Destination) -> bool:
-        """Whether nothing was due."""
+    async def _deliver(self, turn: Turn) -> DeliveryOutcome | None:
+        """What it came to; None where it failed for a reason that is not the destination's."""
+        destination, mail_class = turn.destination, turn.mail_class
         try:
-            outcome = await self._delivery.deliver(destination, lambda: self._more(destination))
+            return await self._delivery.deliver(destination, mail_class, lambda following: self._claimed(turn, following))
         except SpoolError as error:
             self._pause(error)
-            return False
         except Exception as error:  # ours to mend; no other destination may suffer from it
             self._observer(Trouble("error", f"a delivery to {destination} failed inside", repr(error)))
-            known.standing = concurrency.after_trouble(known.standing, self._time(), schedule.REST_LIMIT)
-            return False
-        if outcome.trouble is not None:
-            await self._rest(destination, known, outcome, outcome.trouble)
-        elif not outcome.idle:
-            known.standing = concurrency.after_progress(known.standing, self.settings.max_sessions_per_destination)
-        return outcome.idle
+            self._agenda.trouble(destination, self._time(), schedule.REST_LIMIT)
+            self._wake()
+        return None
 
-    def _may_go_on(self, known: _Destination) -> bool:
+    def _claimed(self, turn: Turn, following: float | None) -> None:
+        """A claim was had: another session may find more now, or an instant is to be awaited."""
+        if following is not None and following <= self._clock.now():
+            self._agenda.more(turn, self._time())
+            self._start_turns()
+            return
+        self._agenda.no_more(turn, self._time())
+        if following is not None:
+            self._await((turn.destination, turn.mail_class), following)
+
+    def _end(self, turn: Turn, outcome: DeliveryOutcome | None) -> None:
+        """Counts it out, and decides at once who is next."""
         now = self._time()
-        if self._stopping or now < self._paused_until or known.standing.rests(now):
-            return False
-        if known.sessions > self._allowed(known):
-            return False
-        return len(self._line) <= self.settings.max_sessions - self._sessions
+        if outcome is None:
+            self._agenda.news(turn.destination, turn.mail_class, now)
+        elif outcome.trouble is not None:
+            self._rest(turn.destination, outcome, outcome.trouble)
+        elif outcome.idle:
+            self._agenda.no_more(turn, now)
+        else:
+            self._agenda.progress(turn.destination, now)
+        self._agenda.end(turn, now)
+        self._agenda.forget(turn.destination)
+        self._start_turns()
 
-    def _more(self, destination: str) -> None:
-        """A claim was had at `destination`: another session may find more."""
-        self._offer(destination)
-        self._wake()
-
-    async def _rest(self, destination: str, known: _Destination, outcome: DeliveryOutcome, verdict: Verdict) -> None:
-        known.last_reply = str(verdict.reply)
-        policy = self.settings.classes[outcome.mail_class]
+    def _rest(self, destination: str, outcome: DeliveryOutcome, verdict: Verdict) -> None:
+        it = self._agenda.destinations[destination]
+        it.last_reply = str(verdict.reply)
+        policy = self._settings.classes[max(outcome.mail_class, MailClass.NORMAL)]
         rest = outcome.rest
         if rest is None:
-            rest = schedule.rest(policy, known.standing.failures + 1, self._chance.random())
-        known.standing = concurrency.after_trouble(known.standing, self._time(), rest)
+            rest = schedule.rest(policy, it.standing.failures + 1, self._chance.random())
+        self._agenda.trouble(destination, self._time(), rest)
+        self._wake()
+
+    async def _tell_overdue(self, destination: str, verdict: Verdict) -> None:
+        """Once at a time for a destination: urgent mail finds the same trouble every second."""
+        if destination in self._telling:
+            return
+        self._telling.add(destination)
         try:
             await self._delivery.tell_overdue(destination, verdict)
         except SpoolError as error:
             self._pause(error)
+        finally:
+            self._telling.discard(destination)
 
-    async def _until_due(self, destination: str, known: _Destination) -> None:
-        """The last session found nothing: sleep until something is due, or forget the destination."""
+    async def _until_due(self, turn: Turn) -> None:
+        """The last turn of a lane found nothing: sleep until something is due."""
+        at: float | None = 0.0
         try:
-            at = await self._spool.next_due(destination)
+            at = await self._spool.next_due(turn.destination, self._clock.now(), (turn.mail_class,))
         except SpoolError as error:
             self._pause(error)
-            return
         if at is not None:
-            self._await_instant(destination, at)
-            self._wake()
-        elif not known.sessions and not known.standing.failures and destination not in self._line:
-            self._destinations.pop(destination, None)
+            self._await((turn.destination, turn.mail_class), max(at, self._clock.now() + ASK_AGAIN))
 
     # ------------------------------------------------ small things
+    def _await(self, lane: Lane, at: float) -> None:
+        earliest = self._later.earliest
+        self._later.add(lane, at)
+        if self._later.earliest != earliest:
+            self._wake()
+
     def _pause(self, error: SpoolError) -> None:
         if self._time() >= self._paused_until:
             self._observer(Trouble("error", "the spool failed; deliveries pause", str(error)))
         self._paused_until = self._time() + SPOOL_REST
+        self._wake()
 
     def _wake(self) -> None:
         self._spool.doorbell.deliveries.set()

@@ -23,7 +23,7 @@ COMMON = "model ports doorbell policy spool.base"
 LAYERS = {
     "model": ("", ""),
     "ports": ("model", ""),
-    "doorbell": ("", "asyncio"),
+    "doorbell": ("model", "asyncio"),
     "policy": ("model ports", ""),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
     "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", ""),

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mta.doorbell import Doorbell
@@ -10,6 +10,7 @@ from mta.model.envelope import MailClass
 from mta.model.events import Fact, Trouble
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.policy.lanes import LaneRules
 from mta.policy.schedule import RetryPolicy
 from mta.ports import DeliveryOutcome
 from mta.scheduler import Scheduler, SchedulerSettings
@@ -22,20 +23,28 @@ DOWN = Verdict(
 )
 
 
+Lane = tuple[str, MailClass]
+
+
 @dataclass
 class World:
-    """A spool of (due at) lists and a delivery that takes `seconds` for each; both record what they saw."""
+    """A spool of (due at) lists by lane and a delivery that takes `seconds` for each; both record what they saw."""
 
     seconds: float = 1.0
     max_sessions: int = 4
     per_destination: int = 2
-    waiting: dict[str, list[float]] = field(default_factory=dict)
+    policy: RetryPolicy = POLICY
+    rules: LaneRules = field(default_factory=LaneRules)
+    waiting: dict[Lane, list[float]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
     delivered: list[tuple[float, str]] = field(default_factory=list)
+    by_class: list[tuple[float, MailClass]] = field(default_factory=list)
+    tried: list[tuple[float, str, MailClass]] = field(default_factory=list)
     overdue_told: list[str] = field(default_factory=list)
-    active: dict[str, int] = field(default_factory=dict)
-    peak: dict[str, int] = field(default_factory=dict)
+    active: dict[object, int] = field(default_factory=dict)
+    peak: dict[object, int] = field(default_factory=dict)
     claims: int = 0
+    asked: int = 0
     broken: bool = False
     facts: list[Fact] = field(default_factory=list)
     inside: Callable[[str], None] = lambda destination: None
@@ -43,9 +52,8 @@ class World:
     def __post_init__(self) -> None:
         self.doorbell = Doorbell()
         self.clock = VirtualClock()
-        settings = SchedulerSettings(self.max_sessions, self.per_destination, dict.fromkeys(MailClass, POLICY))
         self.scheduler = Scheduler(
-            settings,
+            self.settings(),
             self,  # type: ignore[arg-type]  # the part of the spool that a scheduler uses
             self.clock,
             random.Random(1),
@@ -53,46 +61,66 @@ class World:
             self,
         )
 
-    def submit(self, destination: str, count: int = 1, delay: float = 0.0) -> None:
+    def settings(self) -> SchedulerSettings:
+        policies = dict.fromkeys(MailClass, self.policy)
+        return SchedulerSettings(self.max_sessions, self.per_destination, policies, self.rules)
+
+    def submit(
+        self, destination: str, count: int = 1, delay: float = 0.0, mail_class: MailClass = MailClass.NORMAL
+    ) -> None:
         at = self.clock.now() + delay
-        self.waiting.setdefault(destination, []).extend([at] * count)
-        self.doorbell.ring_delivery(destination, at)
+        self.waiting.setdefault((destination, mail_class), []).extend([at] * count)
+        self.waiting[destination, mail_class].sort()
+        self.doorbell.ring_delivery(destination, at, mail_class)
 
     # the spool
-    async def destinations(self, after: str, limit: int) -> list[tuple[str, float]]:
+    async def destinations(self, after: str, limit: int, now: float) -> list[tuple[str, dict[MailClass, float]]]:
         self._check()
-        rows = sorted((name, min(at)) for name, at in self.waiting.items() if at and name > after)
-        return rows[:limit]
+        rows: dict[str, dict[MailClass, float]] = {}
+        for (name, mail_class), instants in self.waiting.items():
+            if instants and name > after:
+                rows.setdefault(name, {})[mail_class] = min(instants)
+        return sorted(rows.items())[:limit]
 
-    async def next_due(self, destination: str) -> float | None:
+    async def next_due(self, destination: str, now: float, classes: Sequence[MailClass]) -> float | None:
         self._check()
-        return min(self.waiting.get(destination, []), default=None)
+        self.asked += 1
+        return min((at for it in classes for at in self.waiting.get((destination, it), [])), default=None)
 
     def _check(self) -> None:
         if self.broken:
             raise SpoolError("disk I/O error")
 
     # the delivery
-    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
+    async def deliver(
+        self, destination: str, mail_class: MailClass, claimed: Callable[[float | None], None]
+    ) -> DeliveryOutcome:
         self._check()
         self.claims += 1
-        due = [at for at in self.waiting.get(destination, []) if at <= self.clock.now()]
-        if not due:
+        waiting = self.waiting.get((destination, mail_class), [])
+        if not waiting or waiting[0] > self.clock.now():
             return DeliveryOutcome(idle=True)
         self.inside(destination)
-        self.waiting[destination].remove(due[0])
-        claimed()
-        self._count(destination, 1)
+        at = waiting.pop(0)
+        claimed(min(waiting[:1], default=None))
+        self.tried.append((self._since_start(), destination, mail_class))
+        self._count(destination, mail_class, 1)
         await asyncio.sleep(self.seconds)
-        self._count(destination, -1)
+        self._count(destination, mail_class, -1)
         if destination in self.down:
-            self.waiting[destination].append(due[0] + 1)
-            return DeliveryOutcome(trouble=DOWN)
-        self.delivered.append((asyncio.get_running_loop().time() - 1000.0, destination))
-        return DeliveryOutcome()
+            self.waiting[destination, mail_class].append(at + 1)
+            self.waiting[destination, mail_class].sort()
+            self.doorbell.ring_delivery(destination, at + 1, mail_class)
+            return DeliveryOutcome(trouble=DOWN, mail_class=mail_class)
+        self.delivered.append((self._since_start(), destination))
+        self.by_class.append((self._since_start(), mail_class))
+        return DeliveryOutcome(mail_class=mail_class)
 
-    def _count(self, destination: str, by: int) -> None:
-        for name in (destination, "*"):
+    def _since_start(self) -> float:
+        return asyncio.get_running_loop().time() - 1000.0
+
+    def _count(self, destination: str, mail_class: MailClass, by: int) -> None:
+        for name in (destination, mail_class, "*"):
             self.active[name] = self.active.get(name, 0) + by
             self.peak[name] = max(self.peak.get(name, 0), self.active[name])
 
@@ -128,7 +156,7 @@ def test_a_ring_is_delivered_without_waiting_for_a_timer():
 def test_what_waits_from_before_the_start_is_found():
     def before() -> World:
         world = World()
-        world.waiting["old.test"] = [0.0, 0.0]
+        world.waiting["old.test", MailClass.NORMAL] = [0.0, 0.0]
         return world
 
     async def story(world: World) -> None:
@@ -143,7 +171,7 @@ def test_caps_hold_and_are_used():
             world.submit(name, 20)
         await until(world.all_gone, 100)
 
-    world = play(World, story)
+    world = play(lambda: World(rules=LaneRules(urgent_reserve=0.0)), story)
     assert world.peak["*"] == 4
     assert {world.peak[name] for name in ("a.test", "b.test", "c.test")} == {2}
     assert max(at for at, _ in world.delivered) <= 60 / 4 + 2, "the global cap was not used"
@@ -228,8 +256,8 @@ def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_seen_within_a_min
         world.submit("later.test", delay=30)
         await asyncio.sleep(1)
         world.clock.step -= 3600.0
-        world.waiting["later.test"] = [world.clock.now() + 30]
-        world.doorbell.ring_delivery("later.test", world.clock.now() + 30)
+        world.waiting["later.test", MailClass.NORMAL] = [world.clock.now() + 30]
+        world.doorbell.ring_delivery("later.test", world.clock.now() + 30, MailClass.NORMAL)
         await until(world.all_gone, 95)
 
     play(World, story)
@@ -256,7 +284,7 @@ def test_a_pause_that_ends_just_now_is_no_reason_to_sleep():
     (seen as a stall after a full disk, with uvloop's clock)."""
 
     async def story(world: World) -> None:
-        world.scheduler._line["a.test"] = None  # what `_start_sessions` leaves while the pause lasts
+        world.scheduler._agenda.news("a.test", MailClass.NORMAL, 0.0)  # what `_start_turns` leaves in a pause
         assert world.scheduler._sleep() == 0
         world.scheduler._paused_until = asyncio.get_running_loop().time() + 0.5
         assert 0 < world.scheduler._sleep() <= 0.5

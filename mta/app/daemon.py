@@ -20,6 +20,7 @@ from mta.config.model import Config
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
+from mta.delivery.deadlines import Deadlines
 from mta.delivery.hosts import HostMemory
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
@@ -53,6 +54,7 @@ class Daemon:
     pool: SessionPool = field(init=False)
     router: Router = field(init=False)
     delivery: Delivery = field(init=False)
+    deadlines: Deadlines = field(init=False)
     scheduler: Scheduler = field(init=False)
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
@@ -94,6 +96,7 @@ class Daemon:
         endpoints = [] if sockets else [(it.host, it.port) for it in self.config.submission.listen]
         await self.listener.start(endpoints, sockets)
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        self._spawn("deadlines", self.deadlines.run())
         self._spawn("scheduler", self.scheduler.run())
         self._spawn("reports", self.reports.run())
         self._spawn("alerts", self.alerts.run())
@@ -119,6 +122,7 @@ class Daemon:
         means = Means(self.spool, self.pool, opener, self.router, hosts)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
+        self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
         self.scheduler = Scheduler(
             settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
         )
@@ -147,7 +151,7 @@ class Daemon:
 
     async def _tell_held(self) -> None:
         """A standing order outlives whoever gave it, and comes with a restored backup."""
-        if orders := (await self.spool.overview()).held_destinations:
+        if orders := (await self.spool.overview(self.runtime.clock.now())).held_destinations:
             what = "everything" if "*" in orders else ", ".join(orders)
             self.observe(Trouble("warning", f"mail is held by a standing order: {what}", "see `mta status`, `mta release`"))
 
@@ -173,7 +177,7 @@ class Daemon:
         self.listener.settings = settings.listener(self.config)
         self.delivery.settings = settings.delivery(self.config)
         self.pool.limits = settings.reuse(self.config)
-        self.scheduler.settings = settings.scheduler(self.config)
+        self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
@@ -184,6 +188,7 @@ class Daemon:
         for key in ("spool", "control", "dns", "log"):
             yield f"[{key}]", getattr(old, key), getattr(new, key)
         yield "submission.listen", old.submission.listen, new.submission.listen
+        yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
         yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 

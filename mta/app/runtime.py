@@ -80,6 +80,7 @@ def system_runtime(config: Config) -> Runtime:
             now=clock.now(),
             doorbell=Doorbell(),
             min_free=config.spool.min_free,
+            by_sender=config.lanes.fair_by == "sender",
         )
 
     return Runtime(

@@ -8,6 +8,7 @@ from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
 from mta.model.envelope import MailClass, Notice
 from mta.policy.acceptance import Locals
+from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
 from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
@@ -44,12 +45,15 @@ def listener(config: Config) -> ListenerSettings:
         require_key=submission.require_key,
         message_id_window=submission.message_id_window,
         allow_private_addresses=config.delivery.allow_private_addresses,
+        max_hold=submission.max_hold,
+        strict_deliver_by=submission.deliver_by == "strict",
     )
 
 
 def scheduler(config: Config) -> SchedulerSettings:
     delivery = config.delivery
-    return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes))
+    lanes = LaneRules(config.lanes.urgent_reserve, config.lanes.bulk_share)
+    return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes), lanes)
 
 
 def delivery(config: Config) -> DeliverySettings:

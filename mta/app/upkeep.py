@@ -17,6 +17,8 @@ BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
 RECONCILE_INTERVAL = 60.0
 CLOCK_INTERVAL = 30.0
+STEP = 1.0
+"""Seconds by which the wall clock has to leave the loop's, so that what waits for an instant is looked at again."""
 STEP_BACK = 60.0
 """Seconds by which the clock may go back without a consequence."""
 
@@ -55,20 +57,30 @@ async def reconcile_for_ever(spool: Spool, delivery: Delivery, clock: Clock, obs
 
 
 async def watch_clock(spool: Spool, clock: Clock, observer: Observer) -> None:
-    """Where the wall clock goes back, what was deferred before would wait for so much longer: it is due now instead."""
+    """Whoever sleeps to an instant of the wall clock is woken where it steps. Where it goes back, what was deferred before
+    would wait for so much longer: it is due now instead. What is scheduled waits for its instant."""
     loop = asyncio.get_running_loop()
     lead = clock.now() - loop.time()
     while True:
         await asyncio.sleep(CLOCK_INTERVAL)
         present = clock.now() - loop.time()
-        if lead - present > STEP_BACK:
-            observer(Trouble("warning", f"the clock went back by {lead - present:.0f} s: all deferred mail is due now"))
-            try:
-                await spool.order(Event.RETRY, Selection(), clock.now())
-            except SpoolError as error:
-                observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
-                continue
+        if abs(present - lead) > STEP:
+            spool.doorbell.deliveries.set()
+            spool.doorbell.ring_deadlines()
+        if lead - present > STEP_BACK and not await _deferred_is_due(spool, lead - present, clock, observer):
+            continue
         lead = present
+
+
+async def _deferred_is_due(spool: Spool, step: float, clock: Clock, observer: Observer) -> bool:
+    """Whether it could be done."""
+    observer(Trouble("warning", f"the clock went back by {step:.0f} s: all deferred mail is due now"))
+    try:
+        await spool.order(Event.RETRY, Selection(), clock.now())
+    except SpoolError as error:
+        observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
+        return False
+    return True
 
 
 async def feed_watchdog(notifier: Notifier) -> None:

@@ -51,6 +51,8 @@ def warnings(config: Config) -> Iterator[Problem]:
             yield Problem(f"{key}.warn_after", 'not before give_up_after: no "delayed" notice will ever be sent')
         if policy.max_interval < policy.first_retry:
             yield Problem(f"{key}.max_interval", "below first_retry: every wait has this length")
+        if policy.deadline >= policy.give_up_after:
+            yield Problem(f"{key}.deadline", "not before give_up_after: it changes nothing")
 
 
 # ---------------------------------------------------------------- who may submit

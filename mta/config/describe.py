@@ -18,6 +18,8 @@ _PLAIN = frozenset(
         "factor",
         "jitter",
         "pending",
+        "urgent_reserve",
+        "bulk_share",
     }
 )
 """Numbers that are no durations."""
@@ -34,6 +36,7 @@ _NOTHING = {
 _ZERO = {
     "max_attempts": "no limit but the age",
     "warn_after": "never",
+    "deadline": "none",
     "pending": "never",
     "urgent": "never",
     "normal": "never",

@@ -52,6 +52,14 @@ def duration(value: object) -> float:
     return seconds
 
 
+def hold(value: object) -> float:
+    """What EHLO announces in whole seconds (RFC 4865 section 3)."""
+    seconds = duration(value)
+    if seconds < 1:
+        raise ValueError('expected a duration of at least "1s"')
+    return seconds
+
+
 def size_or_zero(value: object) -> int:
     if not isinstance(value, str):
         raise ValueError('expected a size in quotes such as "512KiB" or "25MiB"')

@@ -21,6 +21,9 @@ from mta.ports import Timeouts
 _RFC = Timeouts()
 HIGHEST_FACTOR = 100.0
 """A factor's powers must stay within a float's range for as many attempts as `policy.schedule` counts."""
+HIGHEST_RESERVE = 0.9
+HIGHEST_BULK_SHARE = 0.5
+"""What is kept for one class must leave something to the others."""
 
 
 def _spool_path(value: object, info: ValidationInfo) -> Path:
@@ -55,6 +58,7 @@ SocketPath = Annotated[Path, PlainValidator(_socket_path)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 CountOrZero = Annotated[int, Field(ge=0, le=1_000_000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Hold = Annotated[float, PlainValidator(fields.hold)]
 
 
 def _sequence(value: object) -> object:
@@ -99,6 +103,8 @@ class Submission(Table):
     bare_newlines: Literal["normalize", "reject"] = "normalize"
     require_key: bool = False
     message_id_window: DurationOrZero = 0.0
+    max_hold: Hold = 60 * 86400.0
+    deliver_by: Literal["strict", "handover"] = "strict"
 
 
 class Interval(Table):
@@ -169,6 +175,14 @@ class Delivery(Table):
         return Timeouts(**self.timeout_table.model_dump())
 
 
+class Lanes(Table):
+    """Shares of the sessions, of all and of each destination's."""
+
+    urgent_reserve: Annotated[float, Field(ge=0, le=HIGHEST_RESERVE, allow_inf_nan=False)] = 0.2
+    bulk_share: Annotated[float, Field(ge=0, le=HIGHEST_BULK_SHARE, allow_inf_nan=False)] = 0.1
+    fair_by: Literal["destination", "sender"] = "destination"
+
+
 class Daemon(Table):
     stop_timeout: DurationOrZero = 15.0
 
@@ -183,6 +197,7 @@ class RetryTable(Table):
     give_up_after: Duration | None = None
     max_attempts: CountOrZero | None = None
     warn_after: DurationOrZero | None = None
+    deadline: DurationOrZero | None = None
 
 
 class ClassTables(Table):
@@ -212,6 +227,7 @@ class Config(Table):
     delivery: Delivery = Delivery()
     daemon: Daemon = Daemon()
     class_tables: ClassTables = Field(default=ClassTables(), alias="class")
+    lanes: Lanes = Lanes()
     log: Log = Log()
 
     @property

@@ -67,6 +67,7 @@ _FILTERS = (
     Option("sender", 'from this sender ("" for bounces)', "ADDRESS", values.sender),
     Option("class", "urgent, normal or bulk", "CLASS", values.mail_class),
     Option("older-than", "accepted longer ago than, say, 90s, 5m, 4h or 5d", "DURATION", values.duration),
+    Option("scheduled", "only what waits for its release: Deferred-Delivery, HOLDFOR, HOLDUNTIL"),
     Option("limit", "list at most so many (default 100)", "N", values.limit),
 )
 COMMANDS = {

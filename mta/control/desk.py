@@ -78,9 +78,10 @@ class Desk:
                 return await self._order(command)
 
     async def _status(self) -> Json:
-        overview = await self.spool.overview()
+        now = self.clock.now()
+        overview = await self.spool.overview(now)
         names = {"version": self.version, "hostname": self.hostname}
-        return status_document(overview, self.state, self.health(), now=self.clock.now(), **names)
+        return status_document(overview, self.state, self.health(), now=now, **names)
 
     async def _listed(self, found: tuple[Sequence[MessageView], int]) -> Json:
         views, total = found
@@ -174,6 +175,7 @@ def _filter(command: Command, now: float) -> Filter:
         mail_class=values.mail_class(given["class"]) if "class" in given else None,
         older_than=now - values.duration(given["older-than"]) if "older-than" in given else None,
         limit=values.limit(given["limit"]) if "limit" in given else Filter().limit,
+        scheduled_after=now if "scheduled" in given else None,
     )
 
 

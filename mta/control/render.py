@@ -21,6 +21,11 @@ _REMEDY = (
     "in doubt: `mta resolve QUEUEID --sent` if it arrived, `--resend` if not",
     "what stays as it is leaves this list with spool.retention",
 )
+_DEADLINES = {
+    "handover": "to be handed over by then, or it fails",
+    "R": "to be delivered by then, or it fails",
+    "N": "to be delivered by then, or the sender is told",
+}
 
 
 def render(command: str, document: Json) -> str:
@@ -117,7 +122,7 @@ def _queue(document: Json) -> Iterable[str]:
     for head, message in zip(heads, ({"recipients": ()}, *document["messages"]), strict=True):
         yield head
         for recipient in message["recipients"]:
-            yield from _standing(recipient, "    ")
+            yield from _standing(recipient, "    ", message["not_before"])
     yield _shown(document)
 
 
@@ -148,7 +153,7 @@ def _show(document: Json) -> Iterable[str]:
         yield f"  {name:12}{safe_text(str(value))}"
     yield ""
     for recipient in document["recipients"]:
-        yield from _standing(recipient)
+        yield from _standing(recipient, not_before=document["not_before"])
     yield ""
     for entry in document["timeline"]:
         yield from lines(entry, whose=len(document["recipients"]) > 1)
@@ -159,17 +164,22 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "Message-ID", document["message_id"] or "none"
     if document["idempotency_key"]:
         yield "key", document["idempotency_key"]
-    yield "class", document["class"]
+    yield "class", document["class"] + (f" (MT-PRIORITY {document['priority']})" if document["priority"] else "")
     yield "size", count(document["size"], "octet")
     yield "accepted", clock(document["accepted_at"])
+    if document["not_before"]:
+        yield "not before", clock(document["not_before"])
+    if document["deliver_by"]:
+        yield "deadline", f"{clock(document['deliver_by'])}, {_DEADLINES.get(document['deliver_by_mode'], '')}"
     if any(recipient["finished_at"] is None for recipient in document["recipients"]):
         yield "gives up", clock(document["expires_at"])
     if document["damaged"]:
         yield "damaged", document["damaged"]
 
 
-def _standing(recipient: Json, indent: str = "") -> Iterable[str]:
-    """Where one recipient stands; below it the server that was spoken to, and what was heard last."""
+def _standing(recipient: Json, indent: str = "", not_before: str | None = None) -> Iterable[str]:
+    """Where one recipient stands; below it the server that was spoken to, and what was heard last. `not_before`: its
+    message's release."""
     head = f"{recipient['address']}: {recipient['status']}"
     if recipient["attempts"]:
         head += f" after {count(recipient['attempts'], 'attempt')}"
@@ -178,7 +188,8 @@ def _standing(recipient: Json, indent: str = "") -> Iterable[str]:
     if recipient["held_by_order"]:
         head += f", held with all mail{_of_order(recipient['held_by_order'])}"
     elif recipient["next_attempt_at"]:
-        head += f", next {clock(recipient['next_attempt_at'])}"
+        waits_for_release = recipient["next_attempt_at"] == not_before and not recipient["attempts"]
+        head += f", {'scheduled for' if waits_for_release else 'next'} {clock(recipient['next_attempt_at'])}"
     elif recipient["status"] == "in_doubt":
         head += ", waits for a person"
     yield indent + safe_text(head)

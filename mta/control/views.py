@@ -35,13 +35,18 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "class": view.mail_class.label,
         "accepted_at": rfc3339(view.accepted_at),
         "expires_at": rfc3339(view.expires_at),
-        "deliver_by": None,
-        "not_before": None,
+        "deliver_by": rfc3339(view.deliver_by.at) if view.deliver_by else None,
+        "not_before": rfc3339(view.not_before),
         "recipients": [_recipient(recipient) for recipient in view.recipients],
     }
     if timeline:
         document["timeline"] = [_entry(entry) for entry in view.timeline]
-    return document | {"kind": view.kind.value, "damaged": view.damaged or None}
+    return document | {
+        "kind": view.kind.value,
+        "damaged": view.damaged or None,
+        "deliver_by_mode": view.deliver_by.mode.value if view.deliver_by else None,
+        "priority": view.priority,
+    }
 
 
 def _recipient(view: RecipientView) -> Json:

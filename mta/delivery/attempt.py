@@ -2,24 +2,27 @@
 
 Rules: a session at hand is used first; a doubt is sent to the host of the doubt first; every usable address is tried
 once, in the order of the route; a change that Table A allows ("the same host again, with ...") is made once per host.
-One content is sent per claim: recipients a server wants in the next transaction are claimed again at once.
+One content is sent per claim: recipients a server wants in the next transaction are claimed again at once. The deadline is
+looked at before each host and just before MAIL (RFC 2852 section 4.1): what it leaves no time for goes back.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from mta.delivery.hosts import HostMemory
 from mta.delivery.opening import Opener
-from mta.delivery.results import Conclusion
+from mta.delivery.results import Conclusion, too_late
 from mta.delivery.route import Router
-from mta.delivery.transaction import Result, Transaction
+from mta.delivery.transaction import Result, Transaction, parameters
 from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
-from mta.policy.classify import Situation, classify, exhausted
+from mta.policy.classify import Situation, classify
+from mta.policy.exhausted import exhausted
 from mta.policy.routing import Candidate
-from mta.policy.transaction import mail_parameters, recipients_per_transaction, required_only
-from mta.ports import Session, Sessions
+from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay
+from mta.ports import Clock, Session, Sessions
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
 TIME_LIMIT = 900.0
@@ -47,10 +50,11 @@ class Attempt:
     means: Means
     claim: Claim
     mark: Mark
+    clock: Clock
     rest: Callable[[int], float]
     """How long a host rests after its n-th failure in a row, in seconds."""
-    ignores_rests: bool
-    """The last attempt is a real one."""
+    heeds: float
+    """For how many seconds the rest of a host is heeded: 0 in the last attempt, which is a real one."""
     conclusions: dict[int, Conclusion] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
     trouble: Verdict | None = None
@@ -102,22 +106,26 @@ class Attempt:
         return self._done
 
     async def _walk(self, candidates: Sequence[Candidate]) -> None:
-        deadline = asyncio.get_running_loop().time() + TIME_LIMIT
+        end = asyncio.get_running_loop().time() + TIME_LIMIT
+        all_rest = all(self.means.hosts.dead(it.address) for it in candidates)
+        heeds = self.heeds if all_rest or not self.heeds else math.inf
         verdicts: list[Verdict] = []
         waits: list[float] = []
         for candidate in candidates:
-            now = asyncio.get_running_loop().time()
-            dead = self.means.hosts.dead(candidate.address)
-            if dead is not None and not self.ignores_rests:
-                verdicts.append(dead.verdict)
-                waits.append(dead.until - now)
+            if resting := self.means.hosts.resting(candidate.address, heeds):
+                verdicts.append(resting[0])
+                waits.append(resting[1])
                 continue
-            if now >= deadline:
+            if asyncio.get_running_loop().time() >= end:
                 break
+            if self._out_of_time():
+                return
             verdict = await self._at_host(candidate)
             if self._done or verdict is None:
                 return
             verdicts.append(verdict)
+            if self._out_of_time():
+                return
             self._blame(candidate, verdict)
         self._exhausted(verdicts, waits if len(waits) == len(verdicts) else [])
 
@@ -125,7 +133,7 @@ class Attempt:
         """Tries one address, again with each change that is asked for. The verdict if the host is of no use."""
         changes: set[Change] = set()
         while True:
-            session = await self.means.opener.open(self.claim.destination, candidate, changes)
+            session = await self._open(candidate, changes)
             if isinstance(session, Verdict):
                 self._tried(candidate.host, candidate.address, "", session)
                 return session
@@ -134,12 +142,22 @@ class Attempt:
             if self._done or verdict is not None:
                 return verdict
 
+    async def _open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
+        """A session, or the verdict on this host; a deadline that comes first is not waited out with it."""
+        by = self.claim.deliver_by
+        try:
+            async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
+                return await self.means.opener.open(self.claim.destination, candidate, changes)
+        except TimeoutError:
+            reply = finding("4.4.7", "the deadline came before the server was ready")
+            return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
+
     async def _with_session(self, session: Session, changes: set[Change]) -> Verdict | None:
         """Transactions on `session` until all is said or the session is of no more use. The verdict if the host is to be
         left; None with recipients open: the same host again, over a new connection."""
         self._session = session
         while True:
-            result = await self._transaction(session, changes)
+            result = Result() if self._out_of_time() else await self._transaction(session, changes)
             self._record(result, session)
             if result.change is None or not await self._changed(session, result.change, changes):
                 break
@@ -199,33 +217,38 @@ class Attempt:
 
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         doubtful = self.claim.recipients[0].remote_address
-        return sorted(candidates, key=lambda it: it.address != doubtful) if doubtful else list(candidates)
+        candidates = self.means.hosts.living_first(candidates)
+        return sorted(candidates, key=lambda it: it.address != doubtful) if doubtful else candidates
 
     # ------------------------------------------------ transactions
     async def _transaction(self, session: Session, changes: set[Change]) -> Result:
-        parameters = mail_parameters(session.extensions, self.claim.size, self.claim.eight_bit)
         recipients = self.open[: recipients_per_transaction(session.extensions)]
-        if isinstance(parameters, Verdict):
-            return Result(verdicts={it.id: parameters for it in recipients})
-        if Change.WITHOUT_PARAMETERS in changes:
-            parameters = required_only(parameters)
+        asked = parameters(self.claim, session, changes, self.clock.now())
+        if isinstance(asked, Verdict):
+            if asked.scope is Scope.SESSION:
+                return Result(host=asked)
+            return Result(verdicts={it.id: asked for it in recipients})
+        relayed = tells_relay(self.claim.deliver_by, asked[0], self.clock.now())
         transaction = Transaction(
             self.means.spool,
             self.claim,
             session,
             recipients,
-            parameters,
+            *asked,
             frozenset(changes),
             lambda accepted: self.mark(accepted, session),
         )
         result = await transaction.run()
+        result.relayed = relayed
         if not (result.verdicts or result.later or result.host or result.change):
             result.host = _senseless()
         return result
 
     def _record(self, result: Result, session: Session) -> None:
         for recipient_id, verdict in result.verdicts.items():
-            self.conclusions[recipient_id] = Conclusion(verdict, session.host, session.address, session.tls)
+            self.conclusions[recipient_id] = Conclusion(
+                verdict, session.host, session.address, session.tls, relayed=result.relayed
+            )
             if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
                 self.trouble = verdict
         self._later = result.host is None and result.change is None and bool(self.open)
@@ -254,8 +277,19 @@ class Attempt:
     def _conclude_rest(self, verdict: Verdict, conclusion: Conclusion) -> None:
         for recipient in self.open:
             self.conclusions[recipient.id] = conclusion
-        if verdict.disposition is Disposition.TRANSIENT:
+        if verdict.disposition is Disposition.TRANSIENT and verdict.scope is Scope.DESTINATION:
             self.trouble = verdict
+
+    def _out_of_time(self) -> bool:
+        """Whether the deadline leaves no time for one more transaction: then what is open goes back, to be ended there.
+        Hosts tried before count as an attempt, and what was answered last is kept."""
+        now = self.clock.now()
+        if not no_time_left(self.claim.deliver_by, now):
+            return False
+        last = self.trials.pop() if self.trials else None
+        for recipient in self.open:
+            self.conclusions[recipient.id] = too_late(self.claim, recipient, last, now)
+        return True
 
 
 def _senseless() -> Verdict:

@@ -1,15 +1,17 @@
 """What is remembered of remote hosts between attempts (RFC 5321 section 4.5.4.1: unreachability per host).
 
-Rules: in memory alone, forgotten by age, bounded; a memory delays, it never decides about a message. Instants are of the
-loop's monotonic clock.
+Rules: in memory alone, forgotten by age, bounded; a memory delays, it never decides about a message. What is in a hurry
+heeds a rest for a moment only, and only where no living host is left. Instants are of the loop's monotonic clock.
 """
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mta.model.outcome import Verdict
+from mta.policy.routing import Candidate
 
 T = TypeVar("T")
 
@@ -21,8 +23,9 @@ HOST_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A host that could not be reached: not tried before `until`."""
+    """A host that could not be reached, last at `since`: not tried before `until`."""
 
+    since: float
     until: float
     failures: int
     verdict: Verdict
@@ -40,14 +43,27 @@ class HostMemory:
         known = self._dead.get(address)
         return known if known is not None and self._now() < known.until else None
 
+    def living_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return sorted(candidates, key=lambda it: self.dead(it.address) is not None)
+
+    def resting(self, address: str, heeds: float) -> tuple[Verdict, float] | None:
+        """What befell an address that is to be left alone, and for how many seconds more; `heeds` is how long a rest is
+        heeded at most."""
+        known = self.dead(address)
+        left = min(known.until, known.since + heeds) - self._now() if known is not None else 0.0
+        return (known.verdict, left) if known is not None and left > 0 else None
+
     def failures(self, address: str) -> int:
         known = self._dead.get(address)
         return known.failures if known is not None else 0
 
     def blame(self, address: str, verdict: Verdict, rest: float) -> None:
-        """`address` could not be reached and is left alone for `rest` seconds."""
-        if self.dead(address) is None:
-            _put(self._dead, address, Dead(self._now() + rest, self.failures(address) + 1, verdict))
+        """`address` could not be reached and is left alone for `rest` seconds; a failure within a rest prolongs none."""
+        now, known = self._now(), self.dead(address)
+        if known is not None:
+            self._dead[address] = replace(known, since=now)
+        else:
+            _put(self._dead, address, Dead(now, now + rest, self.failures(address) + 1, verdict))
 
     def absolve(self, address: str) -> None:
         self._dead.pop(address, None)

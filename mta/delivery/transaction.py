@@ -5,12 +5,12 @@ after a 354 with at least one accepted recipient; the gate (`mark_in_doubt`) is 
 without a verdict is the caller's to try elsewhere or again.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
-from mta.policy.transaction import droppable
+from mta.policy.transaction import droppable, mail_parameters, rcpt_parameters, required_only
 from mta.ports import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
@@ -26,8 +26,25 @@ class Result:
     later: list[ClaimedRecipient] = field(default_factory=list)
     host: Verdict | None = None
     change: Change | None = None
+    relayed: bool = False
+    """The sender is to be told of what is delivered here."""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
+
+
+def parameters(
+    claim: Claim, session: Session, changes: Collection[Change], now: float
+) -> tuple[tuple[str, ...], tuple[str, ...]] | Verdict:
+    """Those of MAIL and those of every RCPT, as of `now`; or why this mail is not for this server."""
+    of_mail = mail_parameters(
+        session.extensions, claim.size, claim.eight_bit, priority=claim.priority, deliver_by=claim.deliver_by, now=now
+    )
+    if isinstance(of_mail, Verdict):
+        return of_mail
+    if Change.WITHOUT_PARAMETERS in changes:
+        return required_only(of_mail), ()
+    answerable = claim.reverse_path != ""
+    return of_mail, rcpt_parameters(session.extensions, claim.deliver_by, now) if answerable else ()
 
 
 @dataclass(slots=True)
@@ -39,6 +56,7 @@ class Transaction:
     session: Session
     recipients: Sequence[ClaimedRecipient]
     parameters: tuple[str, ...]
+    rcpt_parameters: tuple[str, ...]
     changes: frozenset[Change]
     gate: Gate
     result: Result = field(default_factory=Result)
@@ -50,6 +68,7 @@ class Transaction:
             self.parameters,
             [recipient.address for recipient in self.recipients],
             pipelined=self._pipelined,
+            rcpt_parameters=self.rcpt_parameters,
         )
         if self._mail(replies) and self._rcpts(replies):
             await self._data(replies)
@@ -62,6 +81,7 @@ class Transaction:
     def _ruling(self, observation: Observation) -> Ruling:
         situation = Situation(
             parameters=droppable(self.parameters),
+            rcpt_parameters=bool(self.rcpt_parameters),
             pipelined=self._pipelined,
             accepted=len(self.accepted),
             starttls_offered="STARTTLS" in self.session.extensions,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from mta.delivery.attempt import Attempt, Means
-from mta.delivery.results import Conclusion, ResultRules, given_up_in_doubt, result
+from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
 from mta.model.envelope import MailClass
 from mta.model.events import Attempted, Settled, Trouble
 from mta.model.lifecycle import Status
@@ -77,19 +77,21 @@ class Delivery:
         """Ids of the claims that are being worked on."""
         return frozenset(self._flights) | self._telling
 
-    async def deliver(self, destination: str, claimed: Callable[[], None]) -> DeliveryOutcome:
-        """The next claim at `destination`, from the spool and back into it. Raises `SpoolError` where nothing could be
-        claimed, or the mark before the dot could not be made: the claim has been given back then."""
+    async def deliver(
+        self, destination: str, mail_class: MailClass, claimed: Callable[[float | None], None]
+    ) -> DeliveryOutcome:
+        """The next claim of a class at `destination`, from the spool and back into it. Raises `SpoolError` where nothing
+        could be claimed, or the mark before the dot could not be made: the claim has been given back then."""
         if self._unrecorded >= UNRECORDED_LIMIT:
             raise SpoolError("results can't be recorded; no new deliveries until they are")
-        claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now())
+        claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now(), (mail_class,))
         if claim is None:
             return DeliveryOutcome(idle=True)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has one
         flight = self._flights[claim.id] = _Flight(claim, task)
         try:
-            claimed()
+            claimed(claim.following)
             return await self._fly(flight)
         finally:
             del self._flights[claim.id]
@@ -108,6 +110,17 @@ class Delivery:
                 await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
             finally:
                 self._telling.remove(claim.id)
+
+    async def expire(self, claim: Claim) -> None:
+        """Ends, or tells of, recipients whose deadline has passed (a claim of `Spool.claim_expired`)."""
+        if (deliver_by := claim.deliver_by) is None:
+            await self._give_back(claim)
+            return
+        self._telling.add(claim.id)
+        try:
+            await self._record(claim, [expired(claim, it, deliver_by) for it in claim.recipients], ())
+        finally:
+            self._telling.remove(claim.id)
 
     async def stop(self, timeout: float) -> None:
         """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
@@ -150,7 +163,8 @@ class Delivery:
 
     def _attempt(self, flight: _Flight, now: float) -> Attempt:
         claim = flight.claim
-        policy = self.settings.classes[claim.mail_class]
+        # a host that is down rests for other mail; urgent mail heeds it where another lives, and goes on to that one
+        policy = self.settings.classes[max(claim.mail_class, MailClass.NORMAL)]
 
         async def mark(accepted: Sequence[ClaimedRecipient], session: Session) -> None:
             flight.must_finish = True
@@ -161,8 +175,9 @@ class Delivery:
             means=self._means,
             claim=claim,
             mark=mark,
+            clock=self._clock,
             rest=lambda failures: schedule.rest(policy, failures, self._chance.random()),
-            ignores_rests=now >= claim.expires_at,
+            heeds=rests_heeded(claim, now),
         )
 
     # ------------------------------------------------ results
@@ -174,12 +189,15 @@ class Delivery:
         doubts = self.settings.doubts
         rules = ResultRules(self.settings.classes[claim.mail_class], doubts.rest_of(claim.in_doubt), doubts.alerts)
         chance = self._chance.random()  # one for all: what waits together goes in one transaction again
-        results = tuple(
+        results = [
             result(rules, claim, it, conclusions[it.id], now, chance)
             for it in claim.recipients
             if it.id in conclusions
-        )
-        settlement = Settlement(claim, results, tuple(trials))
+        ]
+        await self._record(claim, results, trials)
+
+    async def _record(self, claim: Claim, results: Sequence[RecipientResult], trials: Sequence[Trial]) -> None:
+        settlement = Settlement(claim, tuple(results), tuple(trials))
         settled = await self._persist(
             f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
         )

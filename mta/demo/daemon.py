@@ -36,6 +36,7 @@ nameservers = ["{name_server}"]
 [delivery]
 port = {mail_port}
 allow_private_addresses = true
+max_sessions_per_destination = 4
 in_doubt_delay = "3s"
 [reports]
 interval = "1s"

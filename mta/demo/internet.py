@@ -45,13 +45,14 @@ def once(reply: str) -> Iterator[str]:
 class MailServer:
     """One remote server. `answers` are its replies to RCPT by address, one after another; others are accepted. `drops`
     is how many messages it throws away, hanging up instead of its reply to the final dot; `mute` how many it keeps and
-    hangs up all the same. `down`: nobody listens."""
+    hangs up all the same. `down`: nobody listens. `pace`: seconds that it takes for each message."""
 
     name: str
     answers: Mapping[str, Iterator[str]] = field(default_factory=dict)
     drops: int = 0
     mute: int = 0
     down: bool = False
+    pace: float = 0.0
     received: list[bytes] = field(default_factory=list)
     """The messages it has, dots unstuffed."""
 
@@ -95,11 +96,12 @@ class MailServer:
         if self.drops:
             self.drops -= 1
             return None
+        await asyncio.sleep(self.pace)
         self.received.append(b"".join(lines))
         if self.mute:
             self.mute -= 1
             return None
-        return f"250 2.0.0 Ok: queued as {crc32(self.received[-1]):08X}"
+        return f"250 2.0.0 Queued as {crc32(self.received[-1]):08X}"
 
 
 class NameServer(asyncio.DatagramProtocol):

@@ -18,7 +18,8 @@ class Again:
 class Scene:
     """One message's story. `via` is the event on its way to its `end`, both as in the timeline, "" where there is none;
     `look` is the command shown at that moment, `commands` those given in the end, {} being the queue id. `told` are the
-    mails that the daemon writes about it, by their event in the log. `header` are fields that the program adds."""
+    mails that the daemon writes about it, by their event in the log. `header` are fields that the program adds. `burst`: so
+    many bulk emails are handed over before it to the same server, and it must overtake them; `look` shows them."""
 
     title: str
     opening: str
@@ -32,6 +33,7 @@ class Scene:
     header: tuple[str, ...] = ()
     again: tuple[Again, ...] = ()
     commands: tuple[str, ...] = ("show {}",)
+    burst: int = 0
 
 
 def pretend_internet() -> Internet:
@@ -46,6 +48,7 @@ def pretend_internet() -> Internet:
             "no-mail.example": [],
             "shaky.example": [MailServer("mx.shaky.example", drops=1)],
             "vague.example": [MailServer("mx.vague.example", mute=1)],
+            "news.example": [MailServer("mx.news.example", pace=0.25)],
             "gone.example": [MailServer("mx.gone.example", down=True)],
         }
     )
@@ -150,11 +153,25 @@ SCENES = (
         commands=("dead", "resolve {} --sent", "show {}"),
     ),
     Scene(
+        title="A code overtakes a burst",
+        opening="A newsletter goes out to forty readers at news.example, whose server takes a quarter of a second for each,"
+        " in at most 4 sessions. In the middle of it somebody there wants to log in, and waits for a code.",
+        recipient="kim@news.example",
+        subject="Your order 1009: your code",
+        end="sent",
+        moral='A newsletter says "Precedence: bulk", a code "Priority: urgent" or MT-PRIORITY=1 in MAIL. One of the 4'
+        " sessions is kept for urgent mail ([lanes] in the configuration). The newsletter goes on all the while, and gets"
+        " its share however many codes there are.",
+        look="status",
+        header=("Priority: urgent",),
+        burst=40,
+    ),
+    Scene(
         title="Giving up",
         opening="gone.example has one mail server, and nobody is there. The daemon tries again and again, less and less"
         " often, until the message is too old (5 days by default, 6 seconds here).",
         recipient="fred@gone.example",
-        subject="Your order 1009",
+        subject="Your order 1010",
         end="dead",
         moral="A message that is given up is never dropped silently: the sender gets a bounce, the postmaster an alert, and"
         " the message stays on the list of those that need a person.",

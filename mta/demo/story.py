@@ -3,10 +3,12 @@
 Rules: what is printed is what happened; what did not happen as the scene says ends the story with a `StoryError`.
 """
 
+import asyncio
 import email
 import email.policy
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +30,7 @@ _STEPS = {
     "cancelled": ("cancelled", "red"),
 }
 """What can happen to a message, by its event in the log: in words, and their colour."""
-_GIST = re.compile(r"RCPT|Subject:|Idempotency-Key:|X-MTA-In-Doubt:|250 2\.0\.0 Ok: |554 ")
+_GIST = re.compile(r"RCPT|Subject:|Idempotency-Key:|X-MTA-In-Doubt:|Priority:|250 2\.0\.0 Ok: |554 ")
 """What differs from message to message in a conversation."""
 _ENDS = frozenset({"sent", "failed", "dead", "cancelled"})
 _CAPTIONS = {
@@ -42,7 +44,7 @@ _OPENING = (
     " seconds here; they are minutes and hours otherwise. All of it takes about 15 seconds."
 )
 _ENDING = (
-    "Nine messages, each followed to their end. The daemon has been stopped and its folder removed."
+    "Ten messages, each followed to their end, and a newsletter. The daemon has been stopped and its folder removed."
     " To go on, in this order:"
 )
 _NEXT = (
@@ -85,8 +87,11 @@ class _Story:
                 raise StoryError(f"{number}. {scene.title}: {error}") from None
 
     async def _play(self, scene: Scene, *, whole: bool) -> None:
+        ahead = await self._burst(scene) if scene.burst else 0
         queue_id = await self._submit(scene, whole=whole)
         await self._follow(scene, queue_id)
+        if scene.burst:
+            self._compare(scene, queue_id, ahead)
         for event in scene.told:
             await self._read(event, queue_id)
         for again in scene.again:
@@ -112,6 +117,26 @@ class _Story:
         expected = again.reply.format(queue_id)
         if not reply.startswith(expected):
             raise StoryError(f'the daemon should have said "{expected}": {reply}')
+
+    async def _burst(self, scene: Scene) -> int:
+        """All at once, as one line; how many have arrived when it is handed over and looked at."""
+        domain = scene.recipient.partition("@")[2]
+        bulk = replace(scene, subject="News of the week", header=("Precedence: bulk",))
+        readers = [f"reader{number}@{domain}" for number in range(1, scene.burst + 1)]
+        self._page.said("program", f"Precedence: bulk, to {readers[0]} ... {readers[-1]}")
+        await asyncio.gather(*(self._hand_over(bulk, reader, _unheard) for reader in readers))
+        self._page.said("daemon", f"250 2.0.0 Ok, {scene.burst} times")
+        await self._look(scene.look)
+        self._page.gap()
+        return len(self._internet.mail[domain][0].received)
+
+    def _compare(self, scene: Scene, queue_id: str, ahead: int) -> None:
+        """How many of the burst came before the message, `ahead` of which it could not overtake."""
+        received = self._internet.mail[scene.recipient.partition("@")[2]][0].received
+        before = next(place for place, mail in enumerate(received) if queue_id.encode() in mail)
+        if before - ahead > scene.burst // 2 or before == scene.burst:
+            raise StoryError(f"{scene.recipient} should have overtaken the burst: {before} of {scene.burst} came before")
+        self._page.prose(f"{before} of the {scene.burst} had arrived before it.")
 
     async def _hand_over(self, scene: Scene, recipient: str, listener: Listener) -> str:
         """The daemon's reply."""
@@ -156,6 +181,10 @@ class _Story:
         await self._daemon.first(lambda it: it["event"] == "sent" and it.get("qid") == own_id, hope)
         [mail] = [it for it in self._internet.mail["shop.example"][0].received if own_id.encode() in it]
         self._page.mail(_CAPTIONS[event], _readable(mail))
+
+
+def _unheard(who: str, line: str) -> None:
+    """Of a conversation that is not printed."""
 
 
 class _Gist:

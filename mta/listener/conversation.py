@@ -2,7 +2,7 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152.
+RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 4865 section 3; RFC 6710 section 3.
 """
 
 import re
@@ -14,7 +14,8 @@ from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.reply import Reply
-from mta.policy.acceptance import forward_path, reverse_path
+from mta.policy.acceptance import forward_path, mail
+from mta.policy.requests import announced_hold
 
 JUNK_LIMIT = 20
 """Unrecognized commands after which a session is ended (RFC 5321 section 7.8)."""
@@ -52,10 +53,11 @@ class Answer(NamedTuple):
 
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
-    leave (RFC 5321 section 3.1)."""
+    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch."""
 
-    def __init__(self, settings: ListenerSettings, *, is_barred: bool) -> None:
+    def __init__(self, settings: ListenerSettings, now: Callable[[], float], *, is_barred: bool) -> None:
         self._settings = settings
+        self._now = now
         self._is_barred = is_barred
         self._junk = 0
         self.hello = ""
@@ -88,7 +90,10 @@ class Conversation:
 
     # ------------------------------------------------ session
     def _ehlo(self, argument: str) -> Answer:
-        extensions = ["PIPELINING", f"SIZE {self._settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES", "HELP"]
+        settings = self._settings
+        hold = announced_hold(self._now(), settings.max_hold)
+        extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES"]
+        extensions += ["DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         return self._greet(argument, extensions)
 
     def _helo(self, argument: str) -> Answer:
@@ -122,10 +127,11 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
-        sender = reverse_path(argument, self._settings, extended=self.extended)
-        if isinstance(sender, Reply):
-            return Answer(wire(sender), refused=(sender, f"MAIL {argument}"))
-        self.transaction.reverse_path = sender
+        now = self._now()
+        heard = mail(argument, self._settings, extended=self.extended, now=now)
+        if isinstance(heard, Reply):
+            return Answer(wire(heard), refused=(heard, f"MAIL {argument}"))
+        self.transaction = Transaction(heard.reverse_path, heard.requests, now)
         return Answer(b"250 2.1.0 Ok\r\n")
 
     def _rcpt(self, argument: str) -> Answer:

@@ -11,12 +11,13 @@ from mta.listener.content import ContentDecoder
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.address import IpAddress, parse_address
-from mta.model.envelope import Kind, NewMessage
+from mta.model.envelope import ByMode, DeliverBy, Kind, NewMessage
 from mta.model.events import Accepted, Refused, Repeated, Trouble
 from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
 from mta.policy.fingerprint import fingerprint
+from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
 
@@ -64,7 +65,7 @@ class Intake:
         """The reply to the end of the content; never raises for what the spool does. Closes `content`, or gives it to the
         spool, which may still need it when the caller was cancelled."""
         try:
-            message = self._examine(transaction, client, decoder, content, settings)
+            message = await self._examine(transaction, client, decoder, content, settings)
         except Exception as error:
             message = self.trouble(error)
         if isinstance(message, Reply):
@@ -72,7 +73,7 @@ class Intake:
             return self._refused(message, client)
         return await self._commit(message, content, client)
 
-    def _examine(
+    async def _examine(
         self,
         transaction: Transaction,
         client: Client,
@@ -87,17 +88,31 @@ class Intake:
             return self.trouble(decoder.error)
         arrival = self._arrival(transaction, client, settings)
         start = content.prefix(header.LIMIT)
-        prepared = trace.prepare(start, arrival, complete=len(start) == content.size)
+        complete = len(start) == content.size
+        prepared = trace.prepare(start, arrival, complete=complete, max_hold=settings.max_hold)
         if isinstance(prepared, Reply):
             return prepared
-        if settings.require_key and not prepared.controls.key:
-            return _KEY_REQUIRED
+        if refusal := await self._refusal(prepared, settings):
+            return refusal
         content.replace_prefix(prepared.length, prepared.by)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
 
+    async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
+        """A program that submits again what it submitted in time hears of the duplicate, not of the time that has passed."""
+        key, past = prepared.controls.key, prepared.wish.past
+        if settings.require_key and not key:
+            return _KEY_REQUIRED
+        if past and not (key and await self._spool.find(key)):
+            return Reply(554, "5.6.0", f"Header field {past} names a time that has passed")
+        return None
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock.now()
+
     def new_id(self) -> tuple[str, float]:
         """A queue id, and the instant it is of."""
-        now = self._clock.now()
+        now = self.now()
         return queue_id(int(now * 1000), self._chance.getrandbits(RANDOM_BITS)), now
 
     def _arrival(self, transaction: Transaction, client: Client, settings: ListenerSettings) -> trace.Arrival:
@@ -110,6 +125,8 @@ class Intake:
             queue_id=name,
             sole=transaction.sole or "",
             at=now,
+            requests=transaction.requests,
+            began_at=transaction.began_at,
         )
 
     async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
@@ -152,7 +169,9 @@ def _message(
     eight_bit: bool,
     settings: ListenerSettings,
 ) -> NewMessage:
-    schedule = settings.schedules[prepared.mail_class]
+    wish = prepared.wish
+    schedule = settings.schedules[wish.mail_class]
+    start = max(arrival.at, wish.not_before or 0.0)  # RFC 4865 section 5.2.2
     is_named = bool(prepared.controls.key or settings.message_id_window)
     return NewMessage(
         queue_id=arrival.queue_id,
@@ -162,16 +181,26 @@ def _message(
         subject=header.shown_subject(prepared.subject),
         size=size,
         eight_bit=eight_bit,
-        mail_class=prepared.mail_class,
+        mail_class=wish.mail_class,
         kind=Kind.MAIL,
         accepted_at=arrival.at,
-        expires_at=schedule.expires_at(arrival.at),
-        warn_at=schedule.warn_at(arrival.at) if transaction.reverse_path else None,  # there is nobody to warn
+        expires_at=schedule.expires_at(start),
+        warn_at=schedule.warn_at(start) if transaction.reverse_path else None,  # there is nobody to warn
         key=prepared.controls.key,
         fingerprint=_fingerprint(transaction, prepared.subject) if is_named else "",
         same_since=arrival.at - settings.message_id_window if settings.message_id_window else None,
         in_doubt=prepared.controls.in_doubt,
+        priority=wish.priority or 0,
+        deliver_by=wish.deliver_by or default_deadline(schedule, start),
+        not_before=wish.not_before,
+        hold_request=wish.hold_request,
     )
+
+
+def default_deadline(schedule: RetryPolicy, start: float) -> DeliverBy | None:
+    """That of its class, for a message without one of its own, counted from its release."""
+    at = schedule.deliver_by_at(start)
+    return None if at is None else DeliverBy(at, ByMode.HANDOVER)
 
 
 def _fingerprint(transaction: Transaction, subject: str) -> str:
@@ -201,4 +230,6 @@ def _accepted(message: NewMessage, client: str) -> Accepted:
         mail_class=message.mail_class.label,
         kind=message.kind,
         client=client,
+        deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
+        not_before=message.not_before,
     )

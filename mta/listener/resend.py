@@ -1,10 +1,11 @@
 """A stored message submitted again as a new logical email, under a key of its own (`mta resend`).
 
-Rules: it is a new message in everything but its words: queue id, Message-ID, Date, age; sender, recipients and the rest of
-the header section are the first one's. Content that is no longer kept, or damaged, is refused, not sent in part.
+Rules: it is a new message in everything but its words: queue id, Message-ID, Date, age; sender, recipients, priority and
+the rest of the header section are the first one's. It is due at once, and its deadline is its class's, if that has one.
+Content that is no longer kept, or damaged, is refused, not sent in part.
 """
 
-from mta.listener.intake import Intake
+from mta.listener.intake import Intake, default_deadline
 from mta.listener.settings import ListenerSettings
 from mta.model.address import parse_address
 from mta.model.envelope import Kind, NewMessage, NewRecipient
@@ -40,9 +41,7 @@ async def _copy(spool: Spool, view: MessageView, content: ContentBuffer) -> None
         raise SpoolRefusal(f"the content of {view.queue_id} is kept no longer (spool.content_retention)") from None
 
 
-def _renewed(
-    intake: Intake, view: MessageView, key: str, content: ContentBuffer, settings: ListenerSettings
-) -> NewMessage:
+def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer, settings: ListenerSettings) -> NewMessage:
     queue_id, now = intake.new_id()
     start = content.prefix(header.LIMIT)
     prepared = trace.renew(start, f"<{queue_id}@{settings.hostname}>", now, complete=len(start) == content.size)
@@ -72,4 +71,6 @@ def _renewed(
             view.reverse_path, (parse_address(it.original or it.address).key for it in recipients), prepared.subject
         ),
         in_doubt=view.in_doubt,
+        priority=view.priority,
+        deliver_by=default_deadline(schedule, now),
     )

@@ -21,7 +21,8 @@ _LOOPBACK: tuple[IpNetwork, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddr
 class ListenerSettings:
     """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
     class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
-    known by its Message-ID, 0: not at all."""
+    known by its Message-ID, 0: not at all. `max_hold`: the longest hold, in seconds from MAIL; `strict_deliver_by`: BY=n;R
+    is kept as RFC 2852 says, else it means handing over in time."""
 
     hostname: str
     locals: Locals
@@ -35,6 +36,8 @@ class ListenerSettings:
     require_key: bool = False
     message_id_window: float = 0.0
     allow_private_addresses: bool = False
+    max_hold: float = 60 * 86400.0
+    strict_deliver_by: bool = True
 
     def admits(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.allow)

@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
+from mta.policy.requests import NO_REQUESTS, Requests
 
 
 @dataclass(slots=True)
 class Transaction:
-    """`reverse_path` is None until MAIL was accepted; `sole` is the one address that RCPT named, "" with several."""
+    """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests`; `sole` is
+    the one address that RCPT named, "" with several."""
 
     reverse_path: str | None = None
+    requests: Requests = NO_REQUESTS
+    began_at: float = 0.0
     sole: str | None = None
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
 

@@ -35,6 +35,31 @@ class DoubtOrder(StrEnum):
     HOLD = "hold"
 
 
+class ByMode(StrEnum):
+    """What a deadline asks for (RFC 2852 section 4); the values are what the spool stores."""
+
+    HANDOVER = "handover"
+    """Handed over to any server in time, or it fails: the header's, a class's default."""
+    RETURN = "R"
+    """The same, and the promise goes with the mail: only to a server that keeps it too."""
+    NOTIFY = "N"
+    """It goes on after the deadline; the sender is told that it is late."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverBy:
+    """A deadline: `at` in seconds since the epoch. `trace`: the sender is told of each relay (RFC 2852 section 4)."""
+
+    at: float
+    mode: ByMode
+    trace: bool = False
+
+    @property
+    def fails(self) -> bool:
+        """Whether mail that has not left by then is not sent any more."""
+        return self.mode is not ByMode.NOTIFY
+
+
 class Notice(StrEnum):
     """Something about a recipient that is to be told, durable in the commit that decides it."""
 
@@ -42,6 +67,10 @@ class Notice(StrEnum):
     DSN_DELAYED = "dsn-delayed"
     DSN_DOUBT = "dsn-doubt"
     """To the sender: the final dot went out, its reply was not read, and a person decides."""
+    DSN_LATE = "dsn-late"
+    """To the sender: the deadline has passed, and it is still tried (RFC 2852 section 4.1.4.2)."""
+    DSN_RELAYED = "dsn-relayed"
+    """To the sender: handed over to a server that does not promise the deadline (RFC 2852 section 4.2)."""
     REPORT = "report"
     """To the postmaster: this recipient failed."""
     ALERT = "alert"
@@ -79,7 +108,10 @@ class NewMessage:
 
     `key` names the logical email within its `scope`, "" without one; `fingerprint` is what a second submission under it
     must match. `same_since`: without a key, a message with the same Message-ID and fingerprint accepted since then is the
-    same; None: no two are."""
+    same; None: no two are.
+
+    `priority` is MT-PRIORITY's, from -9 to 9. `not_before` is when it is released, None at once; `hold_request` is the
+    parameter that asked for it as it goes into a DSN ("for;60", "until;2027-01-01T00:00:00Z"; RFC 4865 section 4.6)."""
 
     queue_id: str
     message_id: str
@@ -98,3 +130,7 @@ class NewMessage:
     fingerprint: str = ""
     same_since: float | None = None
     in_doubt: DoubtOrder = DoubtOrder.DEFAULT
+    priority: int = 0
+    deliver_by: DeliverBy | None = None
+    not_before: float | None = None
+    hold_request: str = ""

@@ -21,6 +21,9 @@ class Accepted:
     mail_class: str
     kind: str
     client: str
+    deliver_by: float | None = None
+    not_before: float | None = None
+    """Seconds since the epoch: the deadline and the release, where there are such."""
 
 
 @dataclass(frozen=True, slots=True)

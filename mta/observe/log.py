@@ -185,7 +185,13 @@ def _accepted(fact: Accepted) -> Pairs:
         ("class", fact.mail_class),
         ("kind", fact.kind),
         ("client", fact.client),
+        ("deliver_by", _moment(fact.deliver_by)),
+        ("not_before", _moment(fact.not_before)),
     )
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else timestamp(at)
 
 
 def _repeated(fact: Repeated) -> Pairs:
@@ -199,7 +205,6 @@ def _repeated(fact: Repeated) -> Pairs:
 
 
 def _settled(fact: Settled) -> Pairs:
-    following = fact.next_attempt_at
     return (
         ("qid", fact.queue_id),
         ("key", fact.key),
@@ -211,7 +216,7 @@ def _settled(fact: Settled) -> Pairs:
         *_reply(fact.reply),
         ("remote_id", fact.remote_id),
         ("delay", round(fact.delay, 3)),
-        ("next_attempt_at", None if following is None else timestamp(following)),
+        ("next_attempt_at", _moment(fact.next_attempt_at)),
     )
 
 

@@ -3,7 +3,8 @@
 Rules: what can never be delivered is refused at its command, with the exact code; what DNS says is nobody's business
 here (accept and queue). An address without a domain, at localhost, at our own name or at a local domain belongs to the
 aliases. RFC 5321 sections 2.3.5, 3.6.1, 4.1.1.2, 4.1.1.3 and 4.5.1; RFC 1870 sections 4 and 6.1; RFC 6152;
-RFC 6409 section 4.2; RFC 6531 section 3.5 (the codes for what is not offered).
+RFC 6409 section 4.2; RFC 6531 section 3.5 (the codes for what is not offered). What the parameters BY, HOLDFOR,
+HOLDUNTIL and MT-PRIORITY ask is read in `requests`.
 """
 
 import re
@@ -16,8 +17,10 @@ from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.commands import BAD_PARAMETER, PathArgument, parse_path_argument
 from mta.policy.networks import Standing, standing
+from mta.policy.requests import PARAMETERS, Requests, mail_requests
 
 _SIZE = re.compile(r"[0-9]{1,20}\Z")
+_OFFERED = frozenset({"SIZE", "BODY", *PARAMETERS})
 _LOCALHOST = "localhost"
 _POSTMASTER = "postmaster"
 
@@ -79,6 +82,18 @@ class Rules(Protocol):
     def max_message_size(self) -> int: ...
     @property
     def allow_private_addresses(self) -> bool: ...
+    @property
+    def max_hold(self) -> float: ...
+    @property
+    def strict_deliver_by(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """An accepted MAIL: the sender ("" is the null path), and what its parameters ask."""
+
+    reverse_path: str
+    requests: Requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +104,18 @@ class ForwardPath:
     recipients: tuple[NewRecipient, ...]
 
 
-def reverse_path(argument: str, rules: Rules, *, extended: bool) -> str | Reply:
-    """The sender in the argument of MAIL ("" is the null path), or why it is refused. `extended`: after EHLO."""
+def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | Reply:
+    """What the argument of MAIL says, or why it is refused. `extended`: after EHLO; `now`: seconds since the epoch."""
     parsed = parse_path_argument(argument, "FROM:", "5.1.7")
     if isinstance(parsed, Reply):
         return parsed
-    return _mail_refusal(parsed, rules, extended) or _sender(parsed.path, rules)
+    if refusal := _mail_refusal(parsed, rules, extended):
+        return refusal
+    requests = mail_requests(parsed.parameters, now, rules.max_hold, strict=rules.strict_deliver_by)
+    if isinstance(requests, Reply):
+        return requests
+    sender = _sender(parsed.path, rules)
+    return sender if isinstance(sender, Reply) else Mail(sender, requests)
 
 
 def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath | Reply:
@@ -110,7 +131,7 @@ def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath 
 
 # ---------------------------------------------------------------- parameters
 def _mail_refusal(parsed: PathArgument, rules: Rules, extended: bool) -> Reply | None:
-    if not parsed.parameters.keys() <= ({"SIZE", "BODY"} if extended else frozenset()):
+    if not parsed.parameters.keys() <= (_OFFERED if extended else frozenset()):
         return UNKNOWN_PARAMETER
     if "BODY" in parsed.parameters and (parsed.parameters["BODY"] or "").upper() not in ("7BIT", "8BITMIME"):
         return BAD_PARAMETER

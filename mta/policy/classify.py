@@ -6,24 +6,23 @@ with the same host is asked for once; what can't happen is read as a malformed r
 it fits both the reply's digit and what is decided, else the table's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from mta.model.outcome import Action, Change, Disposition, Observation, Phase, Ruling, Scope, Seen, Verdict
 from mta.model.reply import Reply, finding
 
-CONFIRMATIONS = 2
-"""Further attempts that a refusal by every host's greeting must outlast before it is believed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a ruling depends on besides the observation. `parameters`: MAIL had optional ones; `accepted`: recipients of
-    this transaction so far; `tls`: in use; `repeated`: changes already made with this host in this attempt."""
+    """What a ruling depends on besides the observation. `parameters`: MAIL had optional ones, `rcpt_parameters`: so had
+    RCPT; `accepted`: recipients of this transaction so far; `tls`: in use; `repeated`: changes already made with this host
+    in this attempt."""
 
     tls_required: bool = False
     parameters: bool = False
+    rcpt_parameters: bool = False
     pipelined: bool = False
     accepted: int = 0
     starttls_offered: bool = False
@@ -180,6 +179,10 @@ def _without_parameters(otherwise: Rule) -> Rule:
     return lambda seen, situation: (again if situation.parameters else otherwise)(seen, situation)
 
 
+def _without_rcpt_parameters(seen: Observation, situation: Situation) -> Ruling:
+    return (_once(Change.WITHOUT_PARAMETERS, _FAIL_R) if situation.rcpt_parameters else _FAIL_R)(seen, situation)
+
+
 def _mail_lost(seen: Observation, situation: Situation) -> Ruling:
     return (_once(Change.UNPIPELINED, _GONE) if situation.pipelined else _GONE)(seen, situation)
 
@@ -208,7 +211,17 @@ _MAIL_REFUSED = _by_code(
     _FAIL_M,
 )
 _MAIL_DEFERRED = _by_code({455: _without_parameters(_next("4.0.0"))}, _next("4.0.0"))
-_RCPT_REFUSED = _by_code({503: _GARBLED, 530: _tls_demanded, 552: _perhaps_too_many(_FAIL_R)}, _FAIL_R)
+_RCPT_REFUSED = _by_code(
+    {
+        501: _without_rcpt_parameters,
+        503: _GARBLED,
+        504: _without_rcpt_parameters,
+        530: _tls_demanded,
+        552: _perhaps_too_many(_FAIL_R),
+        555: _without_rcpt_parameters,
+    },
+    _FAIL_R,
+)
 _RCPT_DEFERRED = _by_code({452: _perhaps_too_many(_DEFER_R)}, _DEFER_R)
 
 # DATA, FINAL
@@ -264,20 +277,3 @@ TABLE: Mapping[Phase, Row] = {
 }
 """By phase, one rule for each column. A 5yz to DATA where no recipient was accepted fails nobody: each has its own
 verdict."""
-
-
-# ---------------------------------------------------------------- no host is left
-def exhausted(verdicts: Sequence[Verdict], refusals: int) -> tuple[Verdict, int]:
-    """What it comes to when every host was tried (at least one) and none took the mail: one verdict for the recipients
-    that have none, from those on the hosts; and how many attempts in a row every greeting has refused us, where it was
-    `refusals` before.
-
-    Such a refusal is believed when it has outlasted `CONFIRMATIONS` further attempts, at once where all say 521 (RFC 7504
-    section 3). One of EHLO is about our own name and fails no mail. Else the last host that spoke gives the status."""
-    last = next((it for it in reversed(verdicts) if it.reply.code is not None), verdicts[-1])
-    refused = all(it.phase is Phase.BANNER and it.disposition is Disposition.PERMANENT for it in verdicts)
-    if refused and (refusals >= CONFIRMATIONS or all(it.reply.code == 521 for it in verdicts)):
-        return Verdict(Disposition.PERMANENT, Scope.TRANSACTION, last.status, last.reply, last.phase), refusals + 1
-    status = "4" + last.status[1:]
-    verdict = Verdict(Disposition.TRANSIENT, Scope.DESTINATION, status, last.reply, last.phase)
-    return verdict, refusals + 1 if refused else 0

@@ -15,6 +15,8 @@ _PATH = re.compile(r'<((?:[^<>"]|"(?:[^"\\]|\\.)*")*)>', re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
 
 BAD_PARAMETER = Reply(501, "5.5.4", "Bad parameter")
+BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9, once")
+"""RFC 6710 section 4.1 has a code of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,6 @@ def _parameters(text: str) -> Mapping[str, str | None] | Reply:
     for word in re.split("[ \t]+", text.strip(" \t")) if text else ():
         match = _PARAMETER.match(word)
         if match is None or match.group(1).upper() in parameters:
-            return BAD_PARAMETER
+            return BAD_PRIORITY if word.partition("=")[0].upper() == "MT-PRIORITY" else BAD_PARAMETER
         parameters[match.group(1).upper()] = match.group(2)
     return parameters

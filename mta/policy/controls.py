@@ -1,6 +1,7 @@
 """The control fields of a submission: what a program asks of this daemon in the header section (interface.md section 3).
 
 Rules: names are case-insensitive; a bad value is refused by the field's name; control fields are taken out before sending.
+Those that say when a message is to be sent are read in `requests`.
 """
 
 from collections.abc import Iterator
@@ -8,11 +9,12 @@ from dataclasses import dataclass
 
 from mta.model.envelope import KEY_LIMIT, DoubtOrder, is_key
 from mta.policy.header import Field, HeaderError, Section
+from mta.policy.requests import DEADLINE, RELEASE
 
 KEY_FIELDS = ("idempotency-key", "x-idempotency-key", "resend-idempotency-key")
 """The names that programs send the same thing under."""
 IN_DOUBT_FIELD = "x-mta-in-doubt"
-CONTROL_FIELDS = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD})
+CONTROL_FIELDS = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD, DEADLINE.lower(), RELEASE.lower()})
 
 
 @dataclass(frozen=True, slots=True)

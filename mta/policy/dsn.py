@@ -1,4 +1,5 @@
-"""Delivery status notifications as values, and their part for programs (RFC 3464, RFC 3461 section 6.3).
+"""Delivery status notifications as values, and their part for programs (RFC 3464, RFC 3461 section 6.3, RFC 2852 section 5,
+RFC 4865 section 4.6).
 
 Rules: a group for each recipient of one step. Nothing is invented: a field is there only if what it says is known.
 `Diagnostic-Code` has type `smtp` only for a reply that a server gave; what we found ourselves has type `X-mta` (RFC 3464
@@ -28,10 +29,17 @@ class Fate(Enum):
     GIVEN_UP = "attempts or age used up"
     DELAYED = "is tried again"
     UNDECIDED = "in doubt, and a person decides"
+    RELAYED = "handed over, and to be told of"
 
 
-_ACTION = {Fate.REFUSED: "failed", Fate.GIVEN_UP: "failed", Fate.DELAYED: "delayed", Fate.UNDECIDED: "delayed"}
-_CLASSES = {Fate.REFUSED: "5", Fate.GIVEN_UP: "45", Fate.DELAYED: "4", Fate.UNDECIDED: "4"}
+_ACTION = {
+    Fate.REFUSED: "failed",
+    Fate.GIVEN_UP: "failed",
+    Fate.DELAYED: "delayed",
+    Fate.UNDECIDED: "delayed",
+    Fate.RELAYED: "relayed",
+}
+_CLASSES = {Fate.REFUSED: "5", Fate.GIVEN_UP: "45", Fate.DELAYED: "4", Fate.UNDECIDED: "4", Fate.RELAYED: "2"}
 """The classes that go with the action; the first stands in for one that does not."""
 
 
@@ -54,7 +62,8 @@ class DsnRecipient:
 @dataclass(frozen=True, slots=True)
 class Dsn:
     """What is told to `to` about one message. Times are seconds since the epoch; `original_header` are the lines of its
-    `header_section`, none if the message is not stored any more."""
+    `header_section`, none if the message is not stored any more. `deliver_by` is its deadline; `future_release` the
+    request that it be held, as it was made; `priority` is what the DSN inherits (RFC 6710 section 4.6)."""
 
     to: str
     queue_id: str
@@ -64,6 +73,9 @@ class Dsn:
     will_retry_until: float
     recipients: tuple[DsnRecipient, ...]
     original_header: tuple[str, ...]
+    deliver_by: float | None = None
+    future_release: str = ""
+    priority: int = 0
 
 
 def status_of(recipient: DsnRecipient) -> str:
@@ -72,14 +84,18 @@ def status_of(recipient: DsnRecipient) -> str:
     if reply.code is None and not reply.enhanced:
         return f"{classes[0]}.4.7"
     match = _STATUS.match(reply.status)
-    if match is None or match[1] == "2":
-        return f"{classes[0]}.0.0"
-    return match[0] if match[1] in classes else f"{classes[0]}.{match[2]}"
+    if match is not None and match[1] in classes:
+        return match[0]
+    return f"{classes[0]}.0.0" if match is None or match[1] == "2" else f"{classes[0]}.{match[2]}"
 
 
 def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
     """The lines of the message/delivery-status entity: the message's fields, then a group for each recipient."""
     lines = [field("Reporting-MTA", f"dns; {reporting_mta}"), field("Arrival-Date", date_time(dsn.arrival_date))]
+    if dsn.deliver_by is not None:
+        lines.append(field("Deliver-By-Date", date_time(dsn.deliver_by)))
+    if dsn.future_release:
+        lines.append(field("Future-Release-Request", dsn.future_release))
     for recipient in dsn.recipients:
         lines += ["", *_group(recipient, dsn.will_retry_until)]
     return lines

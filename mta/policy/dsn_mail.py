@@ -1,4 +1,4 @@
-"""A DSN as the mail it is sent as (RFC 6522 section 3, RFC 3464 section 2, RFC 3834 sections 3 and 5).
+"""A DSN as the mail it is sent as (RFC 6522 section 3, RFC 3464 section 2, RFC 3834 sections 3 and 5, RFC 6758).
 
 Rules: three parts - for people, for programs, the header section of the original (its body is not returned: no RET is
 headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
@@ -25,6 +25,7 @@ def compose_dsn(dsn: Dsn, stamp: Stamp) -> bytes:
         entities.append([description, "Content-Type: text/rfc822-headers", "", *dsn.original_header])
     lines = [
         *head(stamp, dsn.to, dsn_text.subject(dsn), "auto-replied", dsn.message_id),
+        *([f"MT-Priority: {dsn.priority}"] if dsn.priority else []),
         "Content-Type: multipart/report; report-type=delivery-status;",
         f'\tboundary="{stamp.boundary}"',
         "",

@@ -45,19 +45,26 @@ _HEADLINE = {
     "failed": "not delivered",
     "delayed": "not delivered yet",
     "unknown": "may have been delivered",
+    "relayed": "handed over",
 }
 _SUBJECT = {
     "failed": "Not delivered: your message to",
     "delayed": "Not delivered yet: your message to",
     "unknown": "May have been delivered: your message to",
+    "relayed": "Handed over: your message to",
     "mixed": "Delivery problems: your message to",
 }
 _OPENING = {
     "failed": "Your message could not be delivered to {whom}. It will not be tried again.",
     "delayed": "Your message could not be delivered to {whom} yet. It is tried again; you need not do anything.",
     "unknown": "It is not known whether your message was delivered to {whom}. It is not sent again by itself.",
+    "relayed": "Your message to {whom} was handed over to the next mail server.",
     "mixed": "Your message to {whom} met with problems, different ones for different recipients.",
 }
+
+
+_PLAIN_TENOR = {Fate.DELAYED: "delayed", Fate.RELAYED: "relayed"}
+"""Whatever doubts there were."""
 
 
 def subject(dsn: Dsn) -> str:
@@ -83,8 +90,8 @@ def _tenor(dsn: Dsn) -> str:
 
 
 def _tenor_for(recipient: DsnRecipient) -> str:
-    if recipient.fate is Fate.DELAYED:
-        return "delayed"
+    if recipient.fate in _PLAIN_TENOR:
+        return _PLAIN_TENOR[recipient.fate]
     return "unknown" if recipient.fate is Fate.UNDECIDED or recipient.doubts else "failed"
 
 
@@ -113,10 +120,17 @@ def _cause(recipient: DsnRecipient) -> Iterator[str]:
         yield from wrapped(_found(recipient), "    ")
         return
     server = f"The server {host}" if host else "The server"
-    refused = _REFUSED_IN.get(recipient.phase, "refused the mail")
-    verb = f"{refused}. It said:" if recipient.fate is Fate.REFUSED else "said last:"
-    yield from wrapped(f"{server} {verb}", "    ")
+    yield from wrapped(f"{server} {_deed(recipient)}", "    ")
     yield from wrapped(safe_text(str(reply)), "      ")
+
+
+def _deed(recipient: DsnRecipient) -> str:
+    """What the server did with it when it gave its reply."""
+    if recipient.fate is Fate.RELAYED:
+        return "took it. It said:"
+    if recipient.fate is Fate.REFUSED:
+        return f"{_REFUSED_IN.get(recipient.phase, 'refused the mail')}. It said:"
+    return "said last:"
 
 
 def _found(recipient: DsnRecipient) -> str:
@@ -136,7 +150,9 @@ def _consequences(recipient: DsnRecipient, dsn: Dsn) -> Iterator[str]:
         yield f"Given up after {_times(recipient.attempts, 'attempt')}."
     if recipient.fate is Fate.DELAYED:
         yield f"It is tried again until {date_time(dsn.will_retry_until)}. You will be told if that fails."
-    if recipient.doubts:
+    if recipient.fate is Fate.RELAYED:
+        yield from _handed_over(dsn)
+    elif recipient.doubts:
         yield (
             f"It may have been delivered: {_times(recipient.doubts, 'time')} the whole message went out and"
             " the connection ended before the server's answer came. Ask the recipient before you send it again."
@@ -145,8 +161,17 @@ def _consequences(recipient: DsnRecipient, dsn: Dsn) -> Iterator[str]:
         yield "A person at this mail system decides whether it is sent again."
 
 
+def _handed_over(dsn: Dsn) -> Iterator[str]:
+    """It is not in the mailbox yet, and whoever asked for a time may wait for a word that never comes."""
+    if dsn.deliver_by is not None:
+        yield f"Whether it reaches the mailbox by {date_time(dsn.deliver_by)} is in that server's hands."
+    yield "This mail system sends no further report about it."
+
+
 def _meaning(recipient: DsnRecipient) -> str:
     status_class, _, detail = status_of(recipient).partition(".")
+    if status_class == "2":
+        return ""
     if status_class == "5" and detail in _PERMANENT_MEANING:
         return _PERMANENT_MEANING[detail]
     if status_class == "5" and detail.startswith("7."):

@@ -1,8 +1,7 @@
 """The header section of a message, as bytes: its fields, what they say, and the changes made at submission.
 
 Rules: the section ends at the first empty line, or before the first line that is no field - nothing is ever taken out
-with it; fields that are kept keep their octets. What a control field may hold is checked, and a bad value refused by the
-field's name. RFC 5322 sections 2.1, 2.2, 3.6; RFC 2047; RFC 2156 (Priority); RFC 6758 (MT-Priority).
+with it; fields that are kept keep their octets. RFC 5322 sections 2.1, 2.2, 3.6; RFC 2047.
 """
 
 import re
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
 
-from mta.model.envelope import MailClass
 from mta.model.reply import Reply
 from mta.model.text import ascii_text, safe_text
 
@@ -23,9 +21,6 @@ SUBJECT_LIMIT = 200
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:((?:[^\r\n]*\r\n)(?:[ \t][^\r\n]*\r\n)*)")
 _COMMENT = r"(?:\s|\([^()]*\))*"
 _MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]+|"[^<>"]*")@[^<>\s@]+>){_COMMENT}\Z')
-_MT_PRIORITY = re.compile(rf"{_COMMENT}(-?[1-9]|0){_COMMENT}\Z")
-_PRIORITIES = {"urgent": MailClass.URGENT, "normal": MailClass.NORMAL, "non-urgent": MailClass.BULK}
-_BULK_PRECEDENCES = ("bulk", "list", "junk")
 
 
 class HeaderError(ValueError):
@@ -85,41 +80,6 @@ def message_id(field: Field) -> str:
     """The identifier with its angle brackets, "" where the field is void or no msg-id."""
     match = _MESSAGE_ID.match(field.text)
     return match.group(1) if match else ""
-
-
-def mail_class(section: Section) -> MailClass:
-    """By the first there is of MT-Priority, Priority and Precedence (interface.md section 3). Raises `HeaderError`."""
-    of_number, of_word = _class_of_mt_priority(section), _class_of_priority(section)
-    if of_number is not None:
-        return of_number
-    if of_word is not None:
-        return of_word
-    precedence = section.first("precedence")
-    is_bulk = precedence is not None and precedence.text.lower() in _BULK_PRECEDENCES
-    return MailClass.BULK if is_bulk else MailClass.NORMAL
-
-
-def _class_of_mt_priority(section: Section) -> MailClass | None:
-    field = section.first("mt-priority")
-    if field is None:
-        return None
-    match = _MT_PRIORITY.match(field.text)
-    if match is None:
-        raise HeaderError("Bad value in header field MT-Priority: expected -9 to 9")
-    number = int(match.group(1))
-    if number == 0:
-        return MailClass.NORMAL
-    return MailClass.URGENT if number > 0 else MailClass.BULK
-
-
-def _class_of_priority(section: Section) -> MailClass | None:
-    field = section.first("priority")
-    if field is None:
-        return None
-    found = _PRIORITIES.get(field.text.lower())
-    if found is None:
-        raise HeaderError("Bad value in header field Priority: expected urgent, normal or non-urgent")
-    return found
 
 
 def subject(section: Section) -> str:

@@ -8,7 +8,13 @@ it). A recipient gets at most one `DSN_FAILED`, since only an event that finishe
 from mta.model.envelope import Kind, Notice
 from mta.model.lifecycle import Event
 
-DSN_NOTICES = (Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT)
+DSN_NOTICES = (
+    Notice.DSN_FAILED,
+    Notice.DSN_DELAYED,
+    Notice.DSN_DOUBT,
+    Notice.DSN_LATE,
+    Notice.DSN_RELAYED,
+)
 
 
 def notices_for(
@@ -18,10 +24,14 @@ def notices_for(
     held_doubt: bool,
     warn: bool,
     alerts: tuple[Notice, ...] = (Notice.ALERT,),
+    *,
+    relayed: bool = False,
+    late: bool = False,
 ) -> tuple[Notice, ...]:
     """The marks that the commit of `event` writes for a recipient. `held_doubt`: with DOUBTED, that it waits for a
     person; `warn`: the "delayed" warning is due (`policy.schedule.warning_due`); `alerts`: the ways in which a person is
-    called, each a mark of its own, so that none waits for another.
+    called, each a mark of its own, so that none waits for another. `relayed`: with DELIVERED, that the sender is told
+    (RFC 2852 section 4.1.4); `late`: with DEFERRED, that a deadline has passed that only asks for a word.
 
     A held doubt is told to the sender as `delayed` (RFC 3464 section 2.3.3): it is neither failed nor tried again, and
     the one failed DSN a recipient may get has to stay free for what the person decides. It has a mark of its own, as it
@@ -29,6 +39,10 @@ def notices_for(
     if kind in (Kind.REPORT, Kind.ALERT):
         return ()
     for_sender, for_postmaster = _told(event, held_doubt, warn, alerts)
+    if relayed and event is Event.DELIVERED:
+        for_sender = (Notice.DSN_RELAYED,)
+    if late and event is Event.DEFERRED:
+        for_sender = (Notice.DSN_LATE,)
     answerable = kind is Kind.MAIL and reverse_path != ""
     return (for_sender if answerable else ()) + for_postmaster
 

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 
 REST_LIMIT = 300.0
 """The longest rest of a destination that could not be reached, in seconds: it is probed at least so often."""
+URGENT_REST = 1.0
+"""The rest for urgent mail, in seconds: a code is not to wait for what befell a newsletter, and nobody is hammered."""
+LAST_TRY = 1.0
+"""Seconds before a deadline within which no further try is planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """One class's schedule; seconds. The wait after attempt n is min(first_retry * factor**(n-1), max_interval), times a
-    factor drawn evenly from [1-jitter, 1+jitter]. `max_attempts` 0: no cap but the age. `warn_after` 0: never."""
+    factor drawn evenly from [1-jitter, 1+jitter]. `max_attempts` 0: no cap but the age. `warn_after` 0: never. `deadline` is
+    what mail without one of its own gets, counted from its release; 0: none."""
 
     first_retry: float
     factor: float
@@ -23,9 +28,13 @@ class RetryPolicy:
     give_up_after: float
     max_attempts: int
     warn_after: float
+    deadline: float = 0.0
 
     def expires_at(self, accepted_at: float) -> float:
         return accepted_at + self.give_up_after
+
+    def deliver_by_at(self, start: float) -> float | None:
+        return start + self.deadline if self.deadline else None
 
     def warn_at(self, accepted_at: float) -> float | None:
         return accepted_at + self.warn_after if self.warn_after else None
@@ -51,13 +60,29 @@ def used_up(policy: RetryPolicy, attempts: int, expires_at: float, now: float) -
 
 
 def next_attempt(
-    policy: RetryPolicy, attempt: int, expires_at: float, now: float, chance: float, at_least: float = 0.0
+    policy: RetryPolicy,
+    attempt: int,
+    expires_at: float,
+    now: float,
+    chance: float,
+    at_least: float = 0.0,
+    deadline: float | None = None,
 ) -> float | None:
     """When to try again after attempt number `attempt` failed for the time being at `now`; None: give up. `at_least` is a
-    wait that the failure itself demands (greylisting, a doubt). Never later than `expires_at`."""
+    wait that the failure itself demands (greylisting, a doubt). Never later than `expires_at`. A wait that would pass
+    `deadline` is half of what is left instead, as long as that is a second: so there is a last try before it."""
     if used_up(policy, attempt, expires_at, now):
         return None
-    return min(now + max(interval(policy, attempt, chance), at_least), expires_at)
+    at = before_deadline(now, now + max(interval(policy, attempt, chance), at_least), deadline)
+    return min(at, expires_at)
+
+
+def before_deadline(now: float, at: float, deadline: float | None) -> float:
+    """The next try at `at`, or earlier, so that it does not sleep past a deadline."""
+    if deadline is None or at < deadline:
+        return at
+    left = deadline - now
+    return now + left / 2 if left / 2 >= LAST_TRY else max(deadline, now)
 
 
 def rest(policy: RetryPolicy, failures: int, chance: float) -> float:

@@ -1,20 +1,22 @@
 """What submission adds to a message and takes out of it, and the trace that mail leaves behind.
 
 Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc and what was meant for this daemon
-out; nothing else is touched. Trace text from a client is filtered to what a domain or an address literal may hold.
-RFC 5321 sections 4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848.
+out; nothing else is touched. Trace text from a client is filtered to what a domain or an address literal may hold. A
+priority stands in one MT-Priority field, whoever gets the message: it is always sent in the same octets. RFC 5321 sections
+4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848; RFC 6710 section 4.1; RFC
+6758 sections 3.2 and 3.3.
 """
 
 import re
 from dataclasses import dataclass
 
 from mta.model.address import AddressError, IpAddress, check_domain
-from mta.model.envelope import MailClass
 from mta.model.reply import Reply
 from mta.policy import header
 from mta.policy.compose import date_time
 from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
+from mta.policy.requests import NO_REQUESTS, PRIORITY, Requests, Wish, mt_priority, wish
 
 HOP_LIMIT = 100
 """So many Received fields are a loop (RFC 5321 section 6.3)."""
@@ -42,7 +44,7 @@ _REMOTE_IDS = tuple(
 class Arrival:
     """How a message came in. `hello` is what the client said in EHLO or HELO, `peer` its address (None: not known), `sole`
     the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
-    Message-ID of ours different from every other."""
+    Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`."""
 
     hello: str
     extended: bool
@@ -51,6 +53,8 @@ class Arrival:
     queue_id: str
     sole: str
     at: float
+    requests: Requests = NO_REQUESTS
+    began_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,52 +65,61 @@ class Prepared:
     by: bytes
     message_id: str
     subject: str
-    mail_class: MailClass
     controls: Controls
+    wish: Wish
 
 
-def prepare(start: bytes, arrival: Arrival, *, complete: bool) -> Prepared | Reply:
+def prepare(start: bytes, arrival: Arrival, *, complete: bool, max_hold: float) -> Prepared | Reply:
     """What is to become of a message that begins with `start` (all of it, if `complete`, else the first
-    `header.LIMIT` octets), or why it is refused."""
+    `header.LIMIT` octets), or why it is refused. `max_hold`: seconds for which it may be held back."""
     try:
         section = header.read_section(start, complete=complete)
-        mail_class = header.mail_class(section)
+        wanted = wish(section, arrival.requests, arrival.began_at, max_hold)
         controls = read_controls(section)
     except HeaderError as error:
         return error.reply
     if sum(1 for _ in section.named("received")) >= HOP_LIMIT:
         return Reply(554, "5.4.6", f"Mail loop: {HOP_LIMIT} or more Received fields")
-    return _rewritten(section, arrival, mail_class, controls)
+    return _rewritten(section, arrival, controls, wanted)
 
 
 def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepared | Reply:
     """A message that was sent before as a new one: a fresh Message-ID and Date, all else as it was."""
     try:
         section = header.read_section(start, complete=complete)
-        mail_class = header.mail_class(section)
     except HeaderError as error:
         return error.reply
     lines = [field.raw for field in section.fields if field.name not in ("message-id", "date")]
     lines += [f"Message-ID: {message_id}\r\nDate: {date_time(at)}\r\n".encode("ascii")]
-    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class, Controls())
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), Controls(), Wish())
 
 
-def _rewritten(section: Section, arrival: Arrival, mail_class: MailClass, controls: Controls) -> Prepared:
+def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: Wish) -> Prepared:
     """Missing fields go behind the others, so that the Received fields stay together."""
     known = next(filter(None, map(header.message_id, section.named("message-id"))), "")
     message_id = known or f"<{arrival.queue_id}@{arrival.hostname}>"
     lines = [received(arrival)]
-    lines += [field.raw for field in section.fields if not _is_dropped(field)]
+    keeps = _states_once(section, wanted.priority)
+    lines += [field.raw for field in section.fields if not _is_dropped(field, keeps_priority=keeps)]
+    if wanted.priority is not None and not keeps:
+        lines.append(f"{PRIORITY}: {wanted.priority}\r\n".encode("ascii"))
     if not known:
         lines.append(f"Message-ID: {message_id}\r\n".encode("ascii"))
     if not any(field.text for field in section.named("date")):
         lines.append(f"Date: {date_time(arrival.at)}\r\n".encode("ascii"))
     if not section.closed:
         lines.append(b"\r\n")
-    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), mail_class, controls)
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), controls, wanted)
 
 
-def _is_dropped(field: header.Field) -> bool:
+def _states_once(section: Section, priority: int | None) -> bool:
+    """Whether the content says the priority as it should."""
+    return [mt_priority(field) for field in section.named(PRIORITY.lower())] == [priority]
+
+
+def _is_dropped(field: header.Field, *, keeps_priority: bool) -> bool:
+    if field.name == PRIORITY.lower():
+        return not keeps_priority
     if field.name == "message-id":
         return not header.message_id(field)
     return field.name in _REMOVED or (field.name == "date" and not field.text)
@@ -116,9 +129,10 @@ def received(arrival: Arrival) -> bytes:
     """The trace field (RFC 5321 section 4.4), folded."""
     protocol = "ESMTP" if arrival.extended else "SMTP"
     recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole else ""
+    priority = f"\r\n\tPRIORITY {arrival.requests.priority}" if arrival.requests.priority is not None else ""
     return (
         f"Received: from {hello_name(arrival.hello)} ({_literal(arrival.peer)})\r\n"
-        f"\tby {arrival.hostname} with {protocol} id {arrival.queue_id}{recipient};\r\n"
+        f"\tby {arrival.hostname} with {protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
         f"\t{date_time(arrival.at)}\r\n"
     ).encode("ascii")
 

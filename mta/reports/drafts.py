@@ -16,7 +16,7 @@ from mta.spool.base import DueNotice
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A mail of ours: `about` is the queue id of the message it tells of, "" for several; `told` are the marks that go
-    out with it; `compose` gives its content."""
+    out with it; `compose` gives its content; `priority` is inherited from what it tells of (RFC 6710 section 4.6)."""
 
     kind: Kind
     mail_class: MailClass
@@ -25,6 +25,7 @@ class Draft:
     about: str
     told: tuple[DueNotice, ...]
     compose: Callable[[Stamp], bytes]
+    priority: int = 0
 
 
 def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
@@ -40,6 +41,9 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         will_retry_until=first.expires_at,
         recipients=tuple(_dsn_recipient(notice) for notice in step),
         original_header=() if _undecided(step) else header_section(original),
+        deliver_by=first.deliver_by.at if first.deliver_by is not None else None,
+        future_release=first.hold_request,
+        priority=first.priority,
     )
     mail_class = min(first.mail_class, MailClass.NORMAL)
     return Draft(
@@ -50,6 +54,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         about=dsn.queue_id,
         told=tuple(step),
         compose=lambda stamp: compose_dsn(dsn, stamp),
+        priority=first.priority,
     )
 
 
@@ -74,11 +79,17 @@ def _undecided(step: Sequence[DueNotice]) -> bool:
     return all(notice.notice is Notice.DSN_DOUBT for notice in step)
 
 
+_FATES = {
+    Notice.DSN_DELAYED: Fate.DELAYED,
+    Notice.DSN_LATE: Fate.DELAYED,
+    Notice.DSN_DOUBT: Fate.UNDECIDED,
+    Notice.DSN_RELAYED: Fate.RELAYED,
+}
+
+
 def _fate(notice: DueNotice) -> Fate:
-    if notice.notice is Notice.DSN_DELAYED:
-        return Fate.DELAYED
-    if notice.notice is Notice.DSN_DOUBT:
-        return Fate.UNDECIDED
+    if notice.notice in _FATES:
+        return _FATES[notice.notice]
     return Fate.REFUSED if notice.status is Status.FAILED else Fate.GIVEN_UP
 
 

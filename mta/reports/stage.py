@@ -210,6 +210,7 @@ class Reports:
             accepted_at=now,
             expires_at=self._settings.schedules[draft.mail_class].expires_at(now),
             warn_at=None,
+            priority=draft.priority,
         )
         return _Mail(draft, message, content)
 

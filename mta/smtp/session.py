@@ -115,10 +115,16 @@ class SmtpSession:
 
     # ------------------------------------------------ the transaction
     async def envelope(
-        self, reverse_path: str, parameters: Sequence[str], forward_paths: Sequence[str], *, pipelined: bool
+        self,
+        reverse_path: str,
+        parameters: Sequence[str],
+        forward_paths: Sequence[str],
+        *,
+        pipelined: bool,
+        rcpt_parameters: Sequence[str] = (),
     ) -> EnvelopeReplies:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
-        rcpts = [f"RCPT TO:<{path}>" for path in forward_paths]
+        rcpts = [" ".join((f"RCPT TO:<{path}>", *rcpt_parameters)) for path in forward_paths]
         with self._closed_by_exceptions():
             self.transactions += 1
             return await (self._pipelined(mail, rcpts) if pipelined else self._one_by_one(mail, rcpts))

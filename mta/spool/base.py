@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from mta.doorbell import Doorbell
-from mta.model.envelope import DoubtOrder, Kind, MailClass, NewMessage, Notice
+from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessage, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.reply import Reply
+
+CLASSES = tuple(MailClass)
+"""All, the highest first."""
 
 
 class SpoolError(Exception):
@@ -95,11 +98,14 @@ class ClaimedRecipient:
     remote_host: str
     remote_address: str
     reply: Reply | None
+    next_at: float | None = None
+    """When it was due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Some due recipients of one message at one destination, ours until `settle` or `release`."""
+    """Some due recipients of one message at one destination, ours until `settle` or `release`. `following` is when the
+    next of this destination and class is due, without these; None: nothing else waits unclaimed."""
 
     id: int
     queue_id: str
@@ -116,6 +122,10 @@ class Claim:
     warn_at: float | None
     destination: str
     recipients: tuple[ClaimedRecipient, ...]
+    priority: int = 0
+    deliver_by: DeliverBy | None = None
+    not_before: float | None = None
+    following: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +226,15 @@ class MessageView:
     """Why the message is quarantined, "" if it is sound."""
     recipients: tuple[RecipientView, ...]
     timeline: tuple[TimelineEntry, ...] = ()
+    deliver_by: DeliverBy | None = None
+    not_before: float | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which messages `queue` lists: those with an unfinished recipient that fits. `older_than` is an instant."""
+    """Which messages `queue` lists: those with an unfinished recipient that fits. `older_than` and `scheduled_after` are
+    instants; the latter: pending, and its release as well as its own next attempt lie behind it."""
 
     status: Status | None = None
     domain: str = ""
@@ -228,11 +242,13 @@ class Filter:
     mail_class: MailClass | None = None
     older_than: float | None = None
     limit: int = 100
+    scheduled_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """`pending` counts waiting recipients (pending, sending, in doubt); `oldest_at` is when the oldest was accepted."""
+    """`pending` counts waiting recipients (pending, sending, in doubt); `oldest_at` is when the oldest that is released
+    was accepted, or released."""
 
     pending: int
     oldest_at: float | None
@@ -289,6 +305,9 @@ class DueNotice:
     phase: str
     mail_class: MailClass = MailClass.NORMAL
     key: str = ""
+    deliver_by: DeliverBy | None = None
+    hold_request: str = ""
+    priority: int = 0
 
 
 # ---------------------------------------------------------------- a person's verbs
@@ -372,10 +391,23 @@ class Spool(Protocol):
         ...
 
     # ------------------------------------------------ delivery
-    async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
-        """The due recipients (at most `limit`) of one message at `destination`: by class, then what is due longest. None
-        when nothing is due, held back by a standing order, or damaged (quarantined on the way). Those with a doubt come
-        apart from those without, and only with others of the same last host."""
+    async def claim(
+        self, destination: str, limit: int, now: float, classes: Sequence[MailClass] = CLASSES
+    ) -> Claim | None:
+        """The due recipients (at most `limit`) of one message at `destination`: of the first of `classes` that has
+        something due, what is due longest (of the next sender, where it is fair by sender). None when nothing is due, held
+        back by a standing order, or damaged (quarantined on the way). Those with a doubt come apart from those without, and
+        only with others of the same last host. Never one whose deadline has passed, unless that only asks for a word."""
+        ...
+
+    async def claim_expired(self, limit: int, now: float) -> Claim | None:
+        """Some waiting recipients of one message at one destination whose deadline has passed, the oldest deadline first;
+        of those that only ask for a word (NOTIFY), who was not told. Never what waits for a person, is held, or is under a
+        standing order."""
+        ...
+
+    async def next_deadline(self) -> float | None:
+        """The earliest deadline of those that `claim_expired` will come to return; may lie in the past."""
         ...
 
     async def claim_overdue(self, destination: str, limit: int, now: float) -> Claim | None:
@@ -402,13 +434,16 @@ class Spool(Protocol):
         """The content in chunks, in order. Raises `ContentGone`, or `SpoolError` where some of it is missing."""
         ...
 
-    async def next_due(self, destination: str) -> float | None:
-        """When something unclaimed at `destination` is due, None when nothing waits. A standing order counts as
-        nothing."""
+    async def next_due(self, destination: str, now: float, classes: Sequence[MailClass] = CLASSES) -> float | None:
+        """When something unclaimed of `classes` at `destination` is due, None when nothing waits. A standing order counts
+        as nothing, and so does what `claim` would not give at `now` for its deadline."""
         ...
 
-    async def destinations(self, after: str, limit: int) -> Sequence[tuple[str, float]]:
-        """Destinations with waiting recipients, in order of name, beginning behind `after`: (name, next due at most)."""
+    async def destinations(
+        self, after: str, limit: int, now: float
+    ) -> Sequence[tuple[str, Mapping[MailClass, float]]]:
+        """Destinations with waiting recipients, in order of name, beginning behind `after`: (name, by class when its next
+        is due at most). What has passed its deadline at `now` is left out."""
         ...
 
     async def quarantine(self, queue_id: str, reason: str, now: float) -> None:
@@ -445,11 +480,12 @@ class Spool(Protocol):
         with `unreported` also those whose report to the postmaster still waits."""
         ...
 
-    async def overview(self) -> Overview: ...
+    async def overview(self, now: float) -> Overview: ...
     async def order(self, event: Event, selection: Selection, now: float) -> Sequence[Changed]:
         """RETRY, HOLD, RELEASE, CANCEL, RESOLVE_SENT or RESOLVE_RESEND for the selected recipients that it applies to. By
         `queue_ids` all messages or none: raises `SpoolRefusal` for a message with no recipient that the verb applies to,
-        naming the first, and for an unknown id or recipient. By destination, or for everything, only RETRY."""
+        naming the first, and for an unknown id or recipient. By destination, or for everything, only RETRY, and that not
+        of what is scheduled for later."""
         ...
 
     async def standing_hold(self, destination: str, held: bool, now: float) -> None:

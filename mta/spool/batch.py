@@ -14,6 +14,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
+from mta.doorbell import Lane
+from mta.model.envelope import MailClass
 from mta.spool.base import ContentBuffer, SpoolError
 from mta.spool.claims import Claims
 from mta.spool.connection import Connection, complete, storage_error
@@ -38,21 +40,24 @@ class Sum(Enum):
 @dataclass(slots=True)
 class Effects:
     """What the operations of a batch do beside their own rows, at `now`. `changes` is cut back when an operation fails;
-    bells (`due`, `notices`) are hints and may ring for nothing; `ended` are claims, added as an operation's last deed."""
+    bells (`due`, `deadlines`, `notices`) are hints and may ring for nothing; `ended` are claims, added as an
+    operation's last deed."""
 
     now: float = 0.0
     changes: list[tuple[Sum, Any, int]] = field(default_factory=list)
     replies: dict[str, str] = field(default_factory=dict)
-    due: dict[str, float] = field(default_factory=dict)
+    due: dict[Lane, float] = field(default_factory=dict)
+    deadlines: bool = False
     notices: bool = False
     ended: set[int] = field(default_factory=set)
 
     def change(self, what: Sum, key: object, n: int) -> None:
         self.changes.append((what, key, n))
 
-    def ring(self, destination: str, at: float) -> None:
-        """Something becomes due at `destination` with this commit."""
-        self.due[destination] = min(at, self.due.get(destination, at))
+    def ring(self, destination: str, at: float, mail_class: MailClass) -> None:
+        """Something of this class becomes due at `destination` with this commit."""
+        lane = (destination, mail_class)
+        self.due[lane] = min(at, self.due.get(lane, at))
 
     def totals(self) -> dict[Sum, dict[Any, int]]:
         totals: dict[Sum, dict[Any, int]] = {what: {} for what in Sum}

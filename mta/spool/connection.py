@@ -60,13 +60,15 @@ async def connect_threaded(opener: Opener) -> Connection:
     return ThreadConnection(await aiosqlite.Connection(lambda: db, 64))
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
-    """The connection that writes; brings the schema up to date. Raises `SpoolDamaged` or `SpoolError`."""
+def open_writer(path: Path, by_sender: bool = False) -> sqlite3.Connection:
+    """The connection that writes; brings the schema up to date, and to what turns `by_sender` need. Raises `SpoolDamaged` or
+    `SpoolError`."""
     db = _open(path)
     try:
         schema.check(db, path)
         _settings(db, path)
         schema.migrate(db, schema.MIGRATIONS)
+        schema.fit(db, by_sender)
         db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         db.execute("PRAGMA cache_size = -8192")
     except BaseException:

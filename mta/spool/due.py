@@ -1,18 +1,31 @@
 """SQL of what is due: read-only, since a claim is no row. What can't be tried is found here and reported as a `Flaw`."""
 
-import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mta.model.envelope import DoubtOrder, Kind, MailClass
 from mta.model.lifecycle import Status
 from mta.spool.base import Claim, ClaimedRecipient
 from mta.spool.claims import Claims
-from mta.spool.rows import address_flaw, as_member, as_text, first_id, last_id, message_flaw, message_of, reply_of
+from mta.spool.rows import (
+    address_flaw,
+    as_member,
+    as_number,
+    as_text,
+    as_time,
+    deliver_by_of,
+    first_id,
+    last_id,
+    message_flaw,
+    message_of,
+    reply_of,
+)
 
-Search = Callable[[sqlite3.Connection, str, Collection[int], float], int | None]
-"""The first recipient of a destination that is to be claimed, not one of those given."""
+Search = Callable[[sqlite3.Connection, Claims, float], tuple[str, int] | None]
+"""A destination and its first recipient that is to be claimed: waiting, not claimed, under no standing order."""
+Chooser = Callable[[sqlite3.Connection, str, MailClass, Collection[int], float], int | None]
+"""The first due recipient of a lane that is to be claimed, not one of those given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,100 +37,119 @@ class Flaw:
 
 
 def take(
-    db: sqlite3.Connection, claims: Claims, search: Search, condition: str, destination: str, limit: int, now: float
+    db: sqlite3.Connection, claims: Claims, search: Search, condition: str, limit: int, now: float
 ) -> Claim | Flaw | None:
     """Finds, checks and enters a claim; `condition` is what the other recipients of the same message must fulfil."""
     with claims.lock:
-        if _held_back(db, destination):
+        place = search(db, claims, now)
+        if place is None:
             return None
-        busy = claims.busy(destination)
-        found = search(db, destination, busy, now)
-        if found is None:
-            return None
+        destination, found = place
         read = _read(db, message_of(found), destination, condition, now)
         if isinstance(read, Flaw):
             return read
         claim, recipients = read
+        busy = claims.busy(destination)
         chosen = _together(found, (one for one in recipients if one.id not in busy), limit)
-        return replace(claim, id=claims.enter(destination, (one.id for one in chosen)), recipients=chosen)
+        ids = {one.id for one in chosen}
+        following = _next_of_class(db, destination, claim.mail_class, busy, now, without=ids)
+        return replace(claim, id=claims.enter(destination, ids), recipients=chosen, following=following)
 
 
-DUE = "next_at <= :now"
-OVERDUE = "overdue_at <= :now AND next_at IS NOT NULL"
+FRESH = "(fails_at IS NULL OR fails_at > :now)"
+"""The condition of what has not passed its deadline; it is in the indexes that lanes go by."""
+DUE = f"next_at <= :now AND {FRESH}"
+OVERDUE = f"overdue_at <= :now AND next_at IS NOT NULL AND {FRESH}"
+_LANE = f"""SELECT id, next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = :destination
+    AND class = :class AND next_at IS NOT NULL AND {FRESH} ORDER BY next_at, fails_at, id"""
+_OVERDUE = f"""SELECT id FROM recipients INDEXED BY recipients_overdue WHERE waiting AND destination = :destination
+    AND {OVERDUE} ORDER BY overdue_at, id"""
 
 
-def first_due(db: sqlite3.Connection, destination: str, busy: Collection[int], now: float) -> int | None:
-    """By class, then what is due longest."""
-    for mail_class in MailClass:
-        rows = db.execute(
-            """SELECT id FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = ? AND class = ?
-            AND next_at <= ? ORDER BY next_at, id""",
-            (destination, int(mail_class), now),
-        )
-        if (found := _first_free(rows, busy)) is not None:
-            return found
+def first_due(
+    destination: str, classes: Sequence[MailClass], choose: Chooser, db: sqlite3.Connection, claims: Claims, now: float
+) -> tuple[str, int] | None:
+    """Of the first of `classes` that has something due, whichever `choose` takes."""
+    if held_back(db, destination):
+        return None
+    busy = claims.busy(destination)
+    for mail_class in classes:
+        found = choose(db, destination, mail_class, busy, now)
+        if found is not None:
+            return destination, found
     return None
 
 
-def first_overdue(db: sqlite3.Connection, destination: str, busy: Collection[int], now: float) -> int | None:
+def oldest(
+    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
+) -> int | None:
+    """What is due longest."""
+    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
+    found, at = next(((one, at) for one, at in rows if one not in busy), (None, now))
+    return found if at <= now else None
+
+
+def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> tuple[str, int] | None:
     """What waits for a person (no next attempt) is not given up."""
-    rows = db.execute(
-        """SELECT id FROM recipients INDEXED BY recipients_overdue WHERE waiting AND destination = ? AND overdue_at <= ?
-        AND next_at IS NOT NULL ORDER BY overdue_at, id""",
-        (destination, now),
-    )
-    return _first_free(rows, busy)
+    if held_back(db, destination):
+        return None
+    busy = claims.busy(destination)
+    rows = db.execute(_OVERDUE, {"destination": destination, "now": now})
+    return next(((destination, one) for (one,) in rows if one not in busy), None)
 
 
-def next_due(db: sqlite3.Connection, claims: Claims, destination: str) -> float | None:
+def next_due(
+    db: sqlite3.Connection, claims: Claims, destination: str, now: float, classes: Sequence[MailClass]
+) -> float | None:
     with claims.lock:
-        if _held_back(db, destination):
+        if held_back(db, destination):
             return None
         busy = claims.busy(destination)
-        instants = [_next_of_class(db, destination, mail_class, busy) for mail_class in MailClass]
+        instants = [_next_of_class(db, destination, mail_class, busy, now) for mail_class in classes]
     return min((at for at in instants if at is not None), default=None)
 
 
-_WAITING = """SELECT destination, at FROM (
-    SELECT d.destination, (SELECT min((
-        SELECT next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = d.destination
-        AND class = classes.value AND next_at IS NOT NULL ORDER BY next_at LIMIT 1
-    )) FROM json_each(:classes) AS classes) AS at
-    FROM destinations AS d WHERE d.waiting > 0 AND d.destination > :after ORDER BY d.destination
-) WHERE at IS NOT NULL LIMIT :limit"""
-_CLASSES = json.dumps([int(mail_class) for mail_class in MailClass])
-
-
-def destinations(db: sqlite3.Connection, after: str, limit: int) -> list[tuple[str, float]]:
-    """Exact but for claimed recipients, which are not left out."""
-    return db.execute(_WAITING, {"classes": _CLASSES, "after": after, "limit": limit}).fetchall()
-
-
 def _next_of_class(
-    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int]
-) -> float | None:
-    rows = db.execute(
-        """SELECT id, next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = ? AND class = ?
-        AND next_at IS NOT NULL ORDER BY next_at, id""",
-        (destination, int(mail_class)),
-    )
-    return next((float(next_at) for recipient_id, next_at in rows if recipient_id not in busy), None)
+    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float,
+    without: Collection[int] = (),
+) -> float | None:  # fmt: skip
+    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
+    return next((float(at) for one, at in rows if one not in busy and one not in without), None)
 
 
-def _first_free(rows: Iterator[tuple[int]], busy: Collection[int]) -> int | None:
-    return next((recipient_id for (recipient_id,) in rows if recipient_id not in busy), None)
+def _next_in(mail_class: MailClass) -> str:
+    return f"""(SELECT next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = d.destination
+        AND class = {int(mail_class)} AND next_at IS NOT NULL AND {FRESH} ORDER BY next_at, fails_at LIMIT 1)"""
 
 
-def _held_back(db: sqlite3.Connection, destination: str) -> bool:
+_COLUMNS = ", ".join(mail_class.label for mail_class in MailClass)
+_WAITING = f"""SELECT destination, {_COLUMNS} FROM (
+    SELECT d.destination, {", ".join(f"{_next_in(one)} AS {one.label}" for one in MailClass)}
+    FROM destinations AS d WHERE d.waiting > 0 AND d.destination > :after ORDER BY d.destination
+) WHERE coalesce({_COLUMNS}) IS NOT NULL LIMIT :limit"""
+
+
+def destinations(
+    db: sqlite3.Connection, after: str, limit: int, now: float
+) -> list[tuple[str, Mapping[MailClass, float]]]:
+    """Exact but for claimed recipients, which are not left out."""
+    return [
+        (name, {mail_class: at for mail_class, at in zip(MailClass, instants, strict=True) if at is not None})
+        for name, *instants in db.execute(_WAITING, {"after": after, "limit": limit, "now": now})
+    ]
+
+
+def held_back(db: sqlite3.Connection, destination: str) -> bool:
+    """Whether a standing order keeps it from being sent."""
     return bool(db.execute("SELECT 1 FROM standing_holds WHERE destination IN ('*', ?)", (destination,)).fetchone())
 
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
-    idempotency_key, doubt_order,
+    idempotency_key, doubt_order, priority, deliver_by, by_mode, by_trace, not_before,
     octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
 # NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
-    reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
+    next_at, reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
     WHERE id BETWEEN :first AND :last AND destination = :destination AND waiting AND """
 
 
@@ -128,8 +160,8 @@ def _read(
     if row is None:
         return Flaw(message, "the message's row is missing")
     (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn) = row[:10]
-    key, order, octets, stored = row[10:]
-    flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets)
+    key, order, priority, by_at, by_mode, by_trace, not_before, octets, stored = row[10:]
+    flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets, (by_at, by_mode))
     if not flaw and octets != stored:
         flaw = f"the content has {stored or 0} octets instead of {octets}"
     if flaw:
@@ -141,7 +173,8 @@ def _read(
             return Flaw(message, flaw)
     doubts = as_member(DoubtOrder, order, DoubtOrder.DEFAULT)
     claim = Claim(0, queue_id, as_text(message_id), as_text(key), doubts, reverse_path, MailClass(mail_class), Kind(kind),
-                  size, bool(eight_bit), accepted, expires, warn, destination, ())  # fmt: skip
+                  size, bool(eight_bit), accepted, expires, warn, destination, (), int(as_number(priority)),
+                  deliver_by_of(by_at, by_mode, by_trace), as_time(not_before))  # fmt: skip
     return claim, [_claimed(row) for row in rows]
 
 
@@ -152,11 +185,11 @@ def _recipient_flaw(row: tuple[object, ...]) -> str:
 
 
 def _claimed(row: tuple[object, ...]) -> ClaimedRecipient:
-    recipient_id, address, status, attempts, doubts, refusals, warned, host, remote_address, *reply = row
+    recipient_id, address, status, attempts, doubts, refusals, warned, host, remote_address, next_at, *reply = row
     numbers = [value if isinstance(value, int) else 0 for value in (recipient_id, attempts, doubts, refusals)]
     return ClaimedRecipient(
         numbers[0], as_text(address), Status(as_text(status)), numbers[1], numbers[2], numbers[3], bool(warned),
-        as_text(host), as_text(remote_address), reply_of(*reply),
+        as_text(host), as_text(remote_address), reply_of(*reply), as_time(next_at),
     )  # fmt: skip
 
 

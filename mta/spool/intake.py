@@ -2,9 +2,10 @@
 and the setting apart of a damaged one."""
 
 import sqlite3
+import zlib
 from collections import Counter
 
-from mta.model.envelope import NewMessage
+from mta.model.envelope import DeliverBy, NewMessage
 from mta.model.lifecycle import FINISHED, STORED, Status
 from mta.model.text import safe_text
 from mta.spool.base import ContentBuffer, SpoolError
@@ -19,12 +20,14 @@ def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, conten
         raise SpoolError(f"a message can't have {count} recipients")
     row = (message.queue_id, message.message_id, message.reverse_path, safe_text(message.subject), message.size,
            content.size, message.eight_bit, int(message.mail_class), message.kind.value, message.accepted_at,
-           message.expires_at, message.warn_at, message.expires_at - message.accepted_at, count, count,
-           message.scope, message.key or None, message.fingerprint, message.in_doubt.value)  # fmt: skip
+           message.expires_at, message.warn_at, message.expires_at - _start(message), count, count,
+           message.scope, message.key or None, message.fingerprint, message.in_doubt.value,
+           message.priority, *_deadline(message.deliver_by), message.not_before, message.hold_request)  # fmt: skip
     message_id = db.execute(
         """INSERT INTO messages (queue_id, message_id, reverse_path, subject, size, octets, eight_bit, class, kind,
-        accepted_at, expires_at, warn_at, lifetime, unfinished, waiting, scope, idempotency_key, fingerprint, doubt_order)
-        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        accepted_at, expires_at, warn_at, lifetime, unfinished, waiting, scope, idempotency_key, fingerprint, doubt_order,
+        priority, deliver_by, by_mode, by_trace, not_before, hold_request)
+        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         row,
     ).lastrowid
     assert message_id is not None  # noqa: S101  what lastrowid is after an INSERT
@@ -32,20 +35,41 @@ def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, conten
     db.executemany("INSERT INTO content (id, chunk) VALUES (?, ?)", enumerate(content.chunks(), first_id(message_id)))
 
 
+def _start(message: NewMessage) -> float:
+    """What its age counts from."""
+    return max(message.accepted_at, message.not_before or message.accepted_at)
+
+
+def _deadline(by: DeliverBy | None) -> tuple[float | None, str, bool]:
+    return (None, "", False) if by is None else (by.at, by.mode.value, by.trace)
+
+
 def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMessage, first: int) -> None:
+    next_at = max(effects.now, message.not_before or effects.now)
     overdue_at = min(message.expires_at, message.warn_at or message.expires_at)
+    sender = zlib.crc32(message.reverse_path.lower().encode())
+    alike = (int(message.mail_class), next_at, overdue_at, *_told_at(message), sender)
     db.executemany(
-        """INSERT INTO recipients (id, address, original, destination, class, next_at, overdue_at)
-        VALUES (?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO recipients (id, address, original, destination, class, next_at, overdue_at, fails_at, late_at, sender)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         [
-            (recipient_id, new.address, new.original, new.destination, int(message.mail_class), effects.now, overdue_at)
+            (recipient_id, new.address, new.original, new.destination, *alike)
             for recipient_id, new in enumerate(message.recipients, first)
         ],
     )
+    effects.deadlines |= message.deliver_by is not None
     effects.change(Sum.COUNT, (Status.PENDING.value, int(message.mail_class)), len(message.recipients))
     for destination, count in Counter(new.destination for new in message.recipients).items():
         effects.change(Sum.WAITING, destination, count)
-        effects.ring(destination, effects.now)
+        effects.ring(destination, next_at, message.mail_class)
+
+
+def _told_at(message: NewMessage) -> tuple[float | None, float | None]:
+    """(When it fails, when it is late): at most one. Nobody hears of a delay of what has no sender."""
+    by = message.deliver_by
+    if by is None:
+        return None, None
+    return (by.at, None) if by.fails else (None, by.at if message.reverse_path else None)
 
 
 def quarantine(db: sqlite3.Connection, effects: Effects, message: int, reason: str) -> None:

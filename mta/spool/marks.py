@@ -15,13 +15,15 @@ from mta.model.reply import Reply
 from mta.spool.base import ContentBuffer, DueNotice
 from mta.spool.batch import Effects, Sum
 from mta.spool.intake import accept
-from mta.spool.rows import RecipientRow, as_number, as_text, message_of, reply_of, tell
+from mta.spool.rows import RecipientRow, as_number, as_text, deliver_by_of, message_of, reply_of, tell
 from mta.spool.schema import MESSAGE_SHIFT
 
-_BOUNCES = {
+BOUNCES = {
     Notice.DSN_FAILED.value: "failed",
     Notice.DSN_DELAYED.value: "delayed",
     Notice.DSN_DOUBT.value: "delayed",
+    Notice.DSN_LATE.value: "delayed",
+    Notice.DSN_RELAYED.value: "relayed",
 }
 """The action of the DSN that each mark becomes (RFC 3464 section 2.3.3)."""
 
@@ -42,13 +44,15 @@ def mark(
     phase: str,
     step: int,
 ) -> None:
-    """Marks a recipient; `row.bounced` and `row.warned` are set, for the caller to save."""
+    """Marks a recipient; `row.bounced`, `row.warned` and `row.late_at` are set, for the caller to save."""
     for notice in notices:
         if notice is Notice.DSN_FAILED:
             if row.bounced:
                 continue
             row.bounced = 1
-        row.warned |= notice is Notice.DSN_DELAYED
+        row.warned |= notice in (Notice.DSN_DELAYED, Notice.DSN_LATE)
+        if notice is Notice.DSN_LATE:
+            row.late_at = None
         db.execute(
             """INSERT INTO notices (kind, step, at, recipient, phase, remote_host, reply_code, reply_enhanced, reply_text)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -66,7 +70,8 @@ def withdraw(db: sqlite3.Connection, row: RecipientRow) -> None:
 
 _SELECT = f"""SELECT n.id, n.kind, n.step, n.at, m.queue_id, m.message_id, m.reverse_path, m.kind, m.subject,
     m.accepted_at, m.expires_at, r.address, r.original, r.status, r.attempts, r.doubts,
-    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class, m.idempotency_key
+    n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class, m.idempotency_key,
+    m.deliver_by, m.by_mode, m.by_trace, m.hold_request, m.priority
     FROM notices n JOIN recipients r ON r.id = n.recipient JOIN messages m ON m.id = n.recipient >> {MESSAGE_SHIFT}
     WHERE n.kind IN (SELECT value FROM json_each(:kinds)) AND n.step <= :last ORDER BY n.step, n.id"""
 _LAST_STEP = """SELECT step FROM notices WHERE kind IN (SELECT value FROM json_each(:kinds))
@@ -86,7 +91,8 @@ def due(db: sqlite3.Connection, kinds: Iterable[Notice], limit: int) -> list[Due
 def _notice(row: tuple[Any, ...]) -> DueNotice | None:
     """None for a mark whose rows are damaged: it stays, and is told by what shows the quarantine."""
     notice_id, kind, step, at, queue_id, message_id, reverse_path, mail_kind, subject, accepted_at, expires_at = row[:11]
-    address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class, key = row[11:]
+    address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class, key = row[11:23]
+    *deadline, hold_request, priority = row[23:]
     if kind not in tuple(Notice) or mail_kind not in tuple(Kind) or status not in tuple(Status) or not address:
         return None
     if mail_class not in tuple(MailClass):
@@ -98,7 +104,8 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
         expires_at=as_number(expires_at), recipient=as_text(address), original=as_text(original), status=Status(status),
         attempts=int(as_number(attempts)), doubts=int(as_number(doubts)),
         reply=reply_of(code, enhanced, text) or Reply(None, None, ""), remote_host=as_text(host), phase=as_text(phase),
-        mail_class=MailClass(mail_class), key=as_text(key),
+        mail_class=MailClass(mail_class), key=as_text(key), deliver_by=deliver_by_of(*deadline),
+        hold_request=as_text(hold_request), priority=int(as_number(priority)),
     )  # fmt: skip
 
 
@@ -128,7 +135,7 @@ def report(
         return
     accept(db, effects, message, content)
     for kind, recipient_id in marks:
-        if kind in _BOUNCES:
+        if kind in BOUNCES:
             address = db.execute("SELECT address FROM recipients WHERE id = ?", (recipient_id,)).fetchone()
-            detail = {"action": _BOUNCES[kind], "dsn": message.queue_id}
+            detail = {"action": BOUNCES[kind], "dsn": message.queue_id}
             tell(db, effects, message_of(recipient_id), "bounced", as_text(address and address[0]), detail)

@@ -15,7 +15,8 @@ from mta.model.lifecycle import FINISHED, Event, IllegalTransition, Status, afte
 from mta.spool.base import Changed, Selection, SpoolRefusal
 from mta.spool.batch import Effects, Sum
 from mta.spool.marks import withdraw
-from mta.spool.rows import RecipientRow, as_member, first_id, last_id, message_of, move, recipients_where, save, tell
+from mta.spool.rows import RecipientRow, as_member, first_id, last_id, message_of, move, recipients_where, ring, save, tell
+from mta.spool.schema import MESSAGE_SHIFT
 
 SLICE = 1000
 """Recipients that one transaction of a retry by destination makes due."""
@@ -92,8 +93,7 @@ def _apply(db: sqlite3.Connection, effects: Effects, row: RecipientRow, event: E
     if following is not before:
         _tell(db, effects, row, event, before)
     save(db, row)
-    if row.waiting and row.next_at is not None:
-        effects.ring(row.destination, row.next_at)
+    ring(effects, row)
     if row.damaged:
         _count_ended_damage(db, effects, row)
     return Changed(row.queue_id, row.address, before, following, "due now" if following is before else "")
@@ -149,19 +149,25 @@ def _count_ended_damage(db: sqlite3.Connection, effects: Effects, row: Recipient
         effects.change(Sum.TALLY, "damaged", -1)
 
 
+_DUE_NOW = f"""UPDATE recipients SET next_at = :now, refusals = 0 WHERE id IN (
+    SELECT r.id FROM recipients r INDEXED BY recipients_due WHERE r.waiting AND r.destination = :destination
+    AND r.class = :class AND r.next_at > :now AND r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.id = r.id >> {MESSAGE_SHIFT} AND m.not_before > :now)) LIMIT :room)"""
+"""What was tried is released, also where the clock went back behind its release since."""
+
+
 def retry_slice(db: sqlite3.Connection, effects: Effects, destination: str) -> int:
-    """Makes at most `SLICE` pending recipients of a destination due now. How many."""
-    changed = 0
+    """Makes at most `SLICE` pending recipients of a destination due now, none before its release. How many."""
+    total = 0
     for mail_class in MailClass:
-        changed += db.execute(
-            """UPDATE recipients SET next_at = :now, refusals = 0 WHERE id IN (
-            SELECT id FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = :destination
-            AND class = :class AND next_at > :now AND status = 'pending' LIMIT :room)""",
-            {"now": effects.now, "destination": destination, "class": int(mail_class), "room": SLICE - changed},
+        changed = db.execute(
+            _DUE_NOW,
+            {"now": effects.now, "destination": destination, "class": int(mail_class), "room": SLICE - total},
         ).rowcount
-    if changed:
-        effects.ring(destination, effects.now)
-    return changed
+        if changed:
+            effects.ring(destination, effects.now, mail_class)
+        total += changed
+    return total
 
 
 def standing_hold(db: sqlite3.Connection, _effects: Effects, destination: str, held: bool) -> None:

@@ -26,7 +26,18 @@ from mta.spool.base import (
 from mta.spool.batch import Effects, Sum
 from mta.spool.claims import Claims
 from mta.spool.marks import mark, next_step
-from mta.spool.rows import RecipientRow, as_member, message_of, move, recipient, recipients_where, reply_detail, save, tell
+from mta.spool.rows import (
+    RecipientRow,
+    as_member,
+    message_of,
+    move,
+    recipient,
+    recipients_where,
+    reply_detail,
+    ring,
+    save,
+    tell,
+)
 from mta.spool.schema import NOTABLE
 
 _TOLD_AS = {
@@ -99,17 +110,12 @@ def _give_back(db: sqlite3.Connection, effects: Effects, row: RecipientRow, one:
         _undo_mark(row, one)
         _obey(db, effects, row)
         save(db, row)
-    _ring(effects, row)
+    ring(effects, row)
 
 
 def _undo_mark(row: RecipientRow, one: ClaimedRecipient) -> None:
     if row.in_flight:
         row.in_flight, row.doubt_host, row.doubt_address = 0, one.remote_host, one.remote_address
-
-
-def _ring(effects: Effects, row: RecipientRow) -> None:
-    if row.waiting and row.next_at is not None:
-        effects.ring(row.destination, row.next_at)
 
 
 def _obey(db: sqlite3.Connection, effects: Effects, row: RecipientRow) -> None:
@@ -149,9 +155,10 @@ def _record(
     if row.kind != Kind.MAIL and row.status in (Status.FAILED, Status.DEAD):
         effects.change(Sum.TALLY, "untold", 1)
         db.execute("UPDATE messages SET untold = 1 WHERE id = ?", (message_of(row.id),))
-    effects.replies[row.destination] = str(result.reply)
+    if result.counted:  # else it is no word of the destination's
+        effects.replies[row.destination] = str(result.reply)
     save(db, row)
-    _ring(effects, row)
+    ring(effects, row)
 
 
 def _effective(row: RecipientRow, result: RecipientResult) -> Event:
@@ -237,7 +244,7 @@ def _go_on(
             _doubt(db, effects, row, doubts, lost, step + message_of(row.id))
         _obey(db, effects, row)
         save(db, row)
-        _ring(effects, row)
+        ring(effects, row)
     return found
 
 

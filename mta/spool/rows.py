@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from mta.model.address import AddressError, parse_address
-from mta.model.envelope import Kind, MailClass
+from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass
 from mta.model.lifecycle import FINISHED, WAITING, Status
 from mta.model.reply import Reply
 from mta.spool.batch import Effects, Sum
@@ -38,13 +38,14 @@ def message_of(recipient: int) -> int:
 
 @dataclass(slots=True)
 class RecipientRow:
-    """A recipient as the writing verbs change it. The first six columns never change; the last seven are its message's."""
+    """A recipient as the writing verbs change it. The first seven columns never change; the last seven are its message's."""
 
     id: int
     address: str
     original: str
     destination: str
     mail_class: int
+    fails_at: float | None
     queue_id: str
     status: str
     waiting: int
@@ -55,6 +56,7 @@ class RecipientRow:
     bounced: int
     next_at: float | None
     overdue_at: float
+    late_at: float | None
     finished_at: float | None
     in_flight: int
     requested: str
@@ -121,6 +123,13 @@ def move(effects: Effects, row: RecipientRow, status: Status) -> None:
         row.finished_at = None
 
 
+def ring(effects: Effects, row: RecipientRow) -> None:
+    """Tells of a recipient that is free again, if it is to be tried."""
+    if row.waiting and row.next_at is not None:
+        effects.ring(row.destination, row.next_at, as_class(row.mail_class))
+        effects.deadlines |= row.fails_at is not None or row.late_at is not None
+
+
 def tell(
     db: sqlite3.Connection, effects: Effects, message: int, event: str, address: str, detail: Mapping[str, object]
 ) -> None:
@@ -155,8 +164,11 @@ def address_flaw(address: object) -> str:
     return ""
 
 
-def message_flaw(reverse_path: object, mail_class: object, kind: object, times: Iterable[object], octets: object) -> str:
-    """Why a stored message can't be tried, "" if it can."""
+def message_flaw(
+    reverse_path: object, mail_class: object, kind: object, times: Iterable[object], octets: object,
+    deadline: tuple[object, object],
+) -> str:  # fmt: skip
+    """Why a stored message can't be tried, "" if it can; `deadline` is its instant and its mode."""
     if not isinstance(reverse_path, str) or (reverse_path and address_flaw(reverse_path)):
         return "the reverse-path is unusable"
     if mail_class not in tuple(MailClass) or kind not in tuple(Kind):
@@ -165,7 +177,17 @@ def message_flaw(reverse_path: object, mail_class: object, kind: object, times: 
         return "a time is missing"
     if not isinstance(octets, int) or octets <= 0:
         return "the content's size is missing"
+    at, mode = deadline
+    if not (isinstance(at, float) and mode in tuple(ByMode) if mode else at is None):
+        return "the deadline is unusable"
     return ""
+
+
+def deliver_by_of(at: object, mode: object, trace: object) -> DeliverBy | None:
+    """A stored deadline, None where there is none."""
+    if not isinstance(at, int | float) or mode not in tuple(ByMode):
+        return None
+    return DeliverBy(float(at), ByMode(as_text(mode)), bool(trace))
 
 
 def as_text(value: object) -> str:

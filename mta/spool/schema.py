@@ -19,6 +19,8 @@ APPLICATION_ID = 0x6D746173
 MESSAGE_SHIFT = 20
 """A message has at most 2**20 recipients and 2**20 chunks."""
 
+WITH_DEADLINE = "waiting AND next_at IS NOT NULL"
+"""What the indexes of deadlines hold, beside having one; a query has to repeat it word for word."""
 NOTABLE = "(status IN ('in_doubt', 'dead') OR requested <> '')"
 """The condition of the index that recovery and `needing_person` go by; a query has to repeat it word for word."""
 
@@ -65,9 +67,31 @@ _VERSION_1 = (
     "CREATE TABLE tallies (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE standing_holds (destination TEXT PRIMARY KEY) WITHOUT ROWID",
 )
+_VERSION_2 = (
+    "ALTER TABLE messages ADD COLUMN priority INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN deliver_by REAL",
+    "ALTER TABLE messages ADD COLUMN by_mode TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE messages ADD COLUMN by_trace INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN not_before REAL",
+    "ALTER TABLE messages ADD COLUMN hold_request TEXT NOT NULL DEFAULT ''",
+    "DROP INDEX messages_open",
+    """CREATE INDEX messages_open ON messages (waiting = 0, class, max(accepted_at, coalesce(not_before, accepted_at)))
+        WHERE unfinished > 0""",
+    "ALTER TABLE recipients ADD COLUMN fails_at REAL",
+    "ALTER TABLE recipients ADD COLUMN late_at REAL",
+    "ALTER TABLE recipients ADD COLUMN sender INTEGER NOT NULL DEFAULT 0",
+    "DROP INDEX recipients_due",
+    "CREATE INDEX recipients_due ON recipients (destination, class, next_at, fails_at) WHERE waiting",
+    f"CREATE INDEX recipients_fails ON recipients (fails_at) WHERE {WITH_DEADLINE} AND fails_at IS NOT NULL",
+    f"CREATE INDEX recipients_late ON recipients (late_at) WHERE {WITH_DEADLINE} AND late_at IS NOT NULL",
+)
+"""`fails_at` is the deadline of what fails by it, `late_at` of what is only told late and was not yet; `sender` is a number
+that stands for the sender (0 for all that came with version 1)."""
+_BY_SENDER = """CREATE INDEX IF NOT EXISTS recipients_by_sender
+    ON recipients (destination, class, sender, next_at, fails_at) WHERE waiting"""
 _TABLES = """('messages', 'content', 'recipients', 'timeline', 'notices', 'destinations', 'counters', 'tallies',
     'standing_holds')"""
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """Entry n makes version n + 1 out of version n."""
 
 
@@ -113,6 +137,11 @@ def migrate(db: sqlite3.Connection, migrations: tuple[tuple[str, ...], ...]) -> 
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+
+
+def fit(db: sqlite3.Connection, by_sender: bool) -> None:
+    """The index that turns by sender go by is there only while they are taken: each message would pay for it."""
+    db.execute(_BY_SENDER if by_sender else "DROP INDEX IF EXISTS recipients_by_sender")
 
 
 def check(db: sqlite3.Connection, path: Path) -> None:

@@ -5,20 +5,20 @@ answers persons, so that a long list holds up no delivery. Reads never wait for 
 claim is held in memory: after a crash nothing is claimed. Errors of the storage leave here as `SpoolError`.
 """
 
-import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from mta.doorbell import Doorbell
-from mta.model.envelope import NewMessage, Notice
-from mta.model.lifecycle import Event, Status
-from mta.spool import chunks, due, intake, keys, marks, orders, outcome, ownership, schema, upkeep, views
+from mta.model.envelope import MailClass, NewMessage, Notice
+from mta.model.lifecycle import Event
+from mta.spool import chunks, deadlines, due, intake, keys, marks, orders, outcome, ownership, schema, upkeep, views
 from mta.spool.backup import Backups
 from mta.spool.base import (
+    CLASSES,
     Changed,
     Claim,
     ContentBuffer,
@@ -50,14 +50,15 @@ from mta.spool.connection import (
     snapshot,
     storage_error,
 )
+from mta.spool.retries import retry
+from mta.spool.searches import Searches
+from mta.spool.senders import Senders
 from mta.spool.space import RESERVE, check_room
 
 T = TypeVar("T")
 
 PAGE = 500
 """Destinations that are read at a time."""
-RETRIES_AT_ONCE = 20
-"""Destinations whose retries share commits: one commit for each takes a minute for 20,000, all in one hold up the others."""
 
 
 async def open_sqlite(
@@ -68,16 +69,18 @@ async def open_sqlite(
     doorbell: Doorbell,
     connect: Connect = connect_threaded,
     min_free: int = RESERVE,
+    by_sender: bool = False,
 ) -> "tuple[SqliteSpool, Recovered]":
     """Takes the spool at `path` (made where there is none) and recovers what a crash left. Raises `SpoolBusy`,
-    `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries."""
+    `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries.
+    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone."""
     owned = ownership.own(path)
     connections: list[Connection] = []
     try:
         schema.create_missing(path)
-        for opener in (open_writer, open_reader, open_reader):
+        for opener in (partial(open_writer, by_sender=by_sender), open_reader, open_reader):
             connections.append(await connect(partial(opener, path)))
-        spool = SqliteSpool(path, owned, connections, doorbell, min_free, Backups(path, connect))
+        spool = SqliteSpool(path, owned, connections, doorbell, min_free, Backups(path, connect), by_sender)
         return spool, await spool.recover(doubts, now)
     except BaseException as error:
         for connection in connections:
@@ -97,6 +100,7 @@ class SqliteSpool:
         doorbell: Doorbell,
         min_free: int,
         backups: Backups,
+        by_sender: bool,
     ) -> None:
         self._path = path
         self._backups = backups
@@ -106,8 +110,10 @@ class SqliteSpool:
         writer, self._delivery, self._persons = connections
         self._doorbell = doorbell
         self._claims = Claims()
+        self._choose: due.Chooser = Senders().choose if by_sender else due.oldest
         self._memory_use = MemoryUse()
         self._commits = GroupCommit(writer, self._claims, self._ring)
+        self._searches = Searches(self._claims, self._commits, partial(self._read, self._delivery))
         self._closed = False
 
     @property
@@ -115,8 +121,10 @@ class SqliteSpool:
         return self._doorbell
 
     def _ring(self, effects: Effects) -> None:
-        for destination, at in effects.due.items():
-            self._doorbell.ring_delivery(destination, at)
+        for (destination, mail_class), at in effects.due.items():
+            self._doorbell.ring_delivery(destination, at, mail_class)
+        if effects.deadlines:
+            self._doorbell.ring_deadlines()
         if effects.notices:
             self._doorbell.ring_notices()
 
@@ -169,40 +177,19 @@ class SqliteSpool:
         return await self._commits.run(work, now, content=content)
 
     # ------------------------------------------------ delivery
-    async def claim(self, destination: str, limit: int, now: float) -> Claim | None:
-        return await self._take(due.first_due, due.DUE, destination, limit, now)
+    async def claim(
+        self, destination: str, limit: int, now: float, classes: Sequence[MailClass] = CLASSES
+    ) -> Claim | None:
+        return await self._searches.take(partial(due.first_due, destination, classes, self._choose), due.DUE, limit, now)
+
+    async def claim_expired(self, limit: int, now: float) -> Claim | None:
+        return await self._searches.take(deadlines.first_expired, deadlines.EXPIRED, limit, now)
+
+    async def next_deadline(self) -> float | None:
+        return await self._read(self._delivery, lambda db: deadlines.next_deadline(db, self._claims))
 
     async def claim_overdue(self, destination: str, limit: int, now: float) -> Claim | None:
-        return await self._take(due.first_overdue, due.OVERDUE, destination, limit, now)
-
-    async def _take(
-        self, search: due.Search, condition: str, destination: str, limit: int, now: float
-    ) -> Claim | None:
-        def look(db: sqlite3.Connection) -> Claim | due.Flaw | None:
-            return due.take(db, self._claims, search, condition, destination, limit, now)
-
-        while isinstance(found := await self._claimed(look, now), due.Flaw):
-            await self._set_apart(found, now)
-        return found
-
-    async def _claimed(
-        self, look: Callable[[sqlite3.Connection], Claim | due.Flaw | None], now: float
-    ) -> Claim | due.Flaw | None:
-        looking = asyncio.ensure_future(self._read(self._delivery, look))
-        try:
-            return await asyncio.shield(looking)
-        except asyncio.CancelledError:
-            looking.add_done_callback(partial(self._let_go, now))
-            raise
-
-    def _let_go(self, now: float, looking: "asyncio.Future[Claim | due.Flaw | None]") -> None:
-        """What was claimed for a caller that is gone goes back (B58)."""
-        if not looking.cancelled() and looking.exception() is None and isinstance(found := looking.result(), Claim):
-            with contextlib.suppress(SpoolError):  # closed: claims end with it
-                self._commits.submit(lambda db, effects: outcome.release(db, effects, self._claims, found), now)
-
-    async def _set_apart(self, flaw: due.Flaw, now: float) -> None:
-        await self._commits.run(lambda db, effects: intake.quarantine(db, effects, flaw.message, flaw.reason), now)
+        return await self._searches.take(partial(due.first_overdue, destination), due.OVERDUE, limit, now)
 
     async def release(self, claim: Claim, now: float) -> None:
         await self._commits.run(lambda db, effects: outcome.release(db, effects, self._claims, claim), now)
@@ -232,11 +219,13 @@ class SqliteSpool:
             raise SpoolError(f"{queue_id}: the content is longer than it should be")
         yield chunk
 
-    async def next_due(self, destination: str) -> float | None:
-        return await self._read(self._delivery, lambda db: due.next_due(db, self._claims, destination))
+    async def next_due(self, destination: str, now: float, classes: Sequence[MailClass] = CLASSES) -> float | None:
+        return await self._read(self._delivery, lambda db: due.next_due(db, self._claims, destination, now, classes))
 
-    async def destinations(self, after: str, limit: int) -> Sequence[tuple[str, float]]:
-        return await self._query(self._persons, lambda db: due.destinations(db, after, limit))
+    async def destinations(
+        self, after: str, limit: int, now: float
+    ) -> Sequence[tuple[str, Mapping[MailClass, float]]]:
+        return await self._query(self._persons, lambda db: due.destinations(db, after, limit, now))
 
     async def quarantine(self, queue_id: str, reason: str, now: float) -> None:
         await self._commits.run(lambda db, effects: intake.quarantine_named(db, effects, queue_id, reason), now)
@@ -269,8 +258,8 @@ class SqliteSpool:
     async def needing_person(self, limit: int, unreported: bool = False) -> tuple[Sequence[MessageView], int]:
         return await self._look(lambda db, busy: views.needing_person(db, busy, limit, unreported))
 
-    async def overview(self) -> Overview:
-        return await self._look(views.overview)
+    async def overview(self, now: float) -> Overview:
+        return await self._look(lambda db, busy: views.overview(db, busy, now))
 
     async def order(self, event: Event, selection: Selection, now: float) -> Sequence[Changed]:
         """By destination, or for everything, the answer has one `Changed` without queue id for each destination: memory
@@ -284,48 +273,31 @@ class SqliteSpool:
         if event is not Event.RETRY:
             raise SpoolRefusal(f"{event} needs a message")
         if selection.destination:
-            return await self._retry([selection.destination], now)
-        return [changed async for page in self._pages() for changed in await self._retry(page, now)]
+            return await retry([selection.destination], self._commits, now)
+        pages = self._pages(now)
+        return [it async for page in pages for it in await retry([name for name, _ in page], self._commits, now)]
 
-    async def _retry(self, destinations: Sequence[str], now: float) -> list[Changed]:
-        changed = []
-        for start in range(0, len(destinations), RETRIES_AT_ONCE):
-            group = destinations[start : start + RETRIES_AT_ONCE]
-            totals = await asyncio.gather(*(self._retry_one(destination, now) for destination in group))
-            changed += [
-                Changed("", destination, Status.PENDING, Status.PENDING, f"{total} recipients due now")
-                for destination, total in zip(group, totals, strict=True)
-                if total
-            ]
-        return changed
-
-    async def _retry_one(self, destination: str, now: float) -> int:
-        """How many recipients are due now."""
-        total = part = await self._retry_slice(destination, now)
-        while part == orders.SLICE:
-            part = await self._retry_slice(destination, now)
-            total += part
-        return total
-
-    async def _retry_slice(self, destination: str, now: float) -> int:
-        return await self._commits.run(lambda db, effects: orders.retry_slice(db, effects, destination), now)
-
-    async def _pages(self) -> AsyncIterator[list[str]]:
+    async def _pages(self, now: float) -> AsyncIterator[Sequence[tuple[str, Mapping[MailClass, float]]]]:
         after = ""
-        while page := [name for name, _ in await self.destinations(after, PAGE)]:
+        while page := await self.destinations(after, PAGE, now):
             yield page
-            after = page[-1]
+            after = page[-1][0]
 
     async def standing_hold(self, destination: str, held: bool, now: float) -> None:
         await self._commits.run(lambda db, effects: orders.standing_hold(db, effects, destination, held), now)
         if held:
             return
+        self._doorbell.ring_deadlines()
         if destination != "*":
-            self._doorbell.ring_delivery(destination, now)
+            self._ring_lanes(destination, CLASSES, now)
             return
-        async for page in self._pages():
-            for name in page:
-                self._doorbell.ring_delivery(name, now)
+        async for page in self._pages(now):
+            for name, classes in page:
+                self._ring_lanes(name, classes, now)
+
+    def _ring_lanes(self, destination: str, classes: Iterable[MailClass], now: float) -> None:
+        for mail_class in classes:
+            self._doorbell.ring_delivery(destination, now, mail_class)
 
     # ------------------------------------------------ upkeep
     async def purge(self, content_before: float, messages_before: float, limit: int, now: float) -> Purged:

@@ -3,7 +3,7 @@ sender is still to be told (RFC 5321 section 6.1). Space is given back to the fi
 
 import sqlite3
 
-from mta.model.envelope import Notice
+from mta.spool import marks
 from mta.spool.base import Purged
 from mta.spool.batch import BATCH_OCTETS, Effects, Sum
 from mta.spool.rows import first_id, last_id
@@ -11,7 +11,7 @@ from mta.spool.schema import MESSAGE_SHIFT
 
 VACUUM_PAGES = 500
 """Pages that one step gives back, of those beyond a quarter of the file: the rest is for the mail to come."""
-_FOR_SENDERS = ", ".join(f"'{it}'" for it in (Notice.DSN_FAILED, Notice.DSN_DELAYED, Notice.DSN_DOUBT))
+_FOR_SENDERS = ", ".join(f"'{it}'" for it in marks.BOUNCES)
 _TOLD = f"""NOT EXISTS (SELECT 1 FROM notices n WHERE n.recipient BETWEEN m.id << {MESSAGE_SHIFT}
     AND (m.id + 1 << {MESSAGE_SHIFT}) - 1 AND n.kind IN ({_FOR_SENDERS}))"""
 

@@ -26,6 +26,7 @@ from mta.spool.rows import (
     as_number,
     as_text,
     as_time,
+    deliver_by_of,
     first_id,
     last_id,
     message_flaw,
@@ -71,7 +72,8 @@ def queue(db: sqlite3.Connection, busy: Collection[int], wanted: Filter) -> tupl
 
 def _condition(wanted: Filter, busy: Collection[int]) -> tuple[str, dict[str, object]]:
     values: dict[str, object] = {"class": wanted.mail_class, "sender": wanted.sender, "older": wanted.older_than,
-              "domain": wanted.domain.lower(), "busy": json.dumps(list(busy))}  # fmt: skip
+              "release": wanted.scheduled_after, "domain": wanted.domain.lower(),
+              "busy": json.dumps(list(busy))}  # fmt: skip
     condition = "".join(
         text
         for text, given in (
@@ -86,7 +88,10 @@ def _condition(wanted: Filter, busy: Collection[int]) -> tuple[str, dict[str, ob
         recipient += " AND r.destination = :domain"
     if wanted.status is not None:
         recipient += _status_condition(wanted.status)
-    if wanted.domain or wanted.status is not None:
+    if wanted.scheduled_after is not None:  # one that was tried is late and not scheduled, whatever the clock says now
+        recipient += " AND r.status = 'pending' AND r.attempts = 0 AND r.next_at > :release"
+        condition += " AND m.not_before > :release"
+    if wanted.domain or wanted.status is not None or wanted.scheduled_after is not None:
         condition += f" AND EXISTS (SELECT 1 FROM recipients r WHERE {recipient})"
     return condition, values
 
@@ -117,7 +122,8 @@ def damaged(db: sqlite3.Connection) -> tuple[str, ...]:
 
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, subject, size, class, kind, accepted_at, expires_at, damaged,
-    octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at FROM messages WHERE id = ?"""
+    octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at,
+    deliver_by, by_mode, by_trace, not_before, priority FROM messages WHERE id = ?"""
 _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at, finished_at, remote_host, remote_address,
     remote_id, reply_code, reply_enhanced, reply_text,
     (SELECT min(h.destination) FROM standing_holds h WHERE h.destination IN ('*', recipients.destination))
@@ -125,9 +131,10 @@ _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at
 
 
 def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, with_timeline: bool = False) -> MessageView:
-    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 17
+    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 22
     queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row[:11]
-    key, scope, order, eight_bit, *repeats = row[11:]
+    key, scope, order, eight_bit, *repeats = row[11:17]
+    *deadline, not_before, priority = row[17:]
     recipients = db.execute(_RECIPIENTS, (first_id(message), last_id(message))).fetchall()
     return MessageView(
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
@@ -135,9 +142,11 @@ def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, wit
         kind=as_member(Kind, kind, Kind.MAIL), accepted_at=as_number(accepted), expires_at=as_number(expires),
         key=as_text(key), scope=as_text(scope), in_doubt=as_member(DoubtOrder, order, DoubtOrder.DEFAULT),
         eight_bit=bool(eight_bit),
-        damaged=as_text(damaged) or message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets),
+        damaged=as_text(damaged) or message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets,
+                                                 (deadline[0], deadline[1])),
         recipients=tuple(_recipient(recipient, recipient[0] in busy) for recipient in recipients),
         timeline=_timeline(db, message, as_number(accepted), size, repeats) if with_timeline else (),
+        deliver_by=deliver_by_of(*deadline), not_before=as_time(not_before), priority=int(as_number(priority)),
     )  # fmt: skip
 
 
@@ -176,7 +185,7 @@ def _detail(stored: object) -> Mapping[str, object]:
         return {"unreadable": as_text(stored)}
 
 
-def overview(db: sqlite3.Connection, busy: Collection[int]) -> Overview:
+def overview(db: sqlite3.Connection, busy: Collection[int], now: float) -> Overview:
     counted = {(status, mail_class): n for status, mail_class, n in db.execute("SELECT status, class, n FROM counters")}
     sending = _statuses_of(db, busy)
     stored = {status: sum(counted.get((status.value, one), 0) for one in MailClass) for status in STORED}
@@ -184,7 +193,7 @@ def overview(db: sqlite3.Connection, busy: Collection[int]) -> Overview:
     tallies = dict(db.execute("SELECT name, n FROM tallies").fetchall())
     return Overview(
         recipients={**recipients, Status.SENDING: sum(sending.values())},
-        classes={mail_class: _class_count(db, counted, mail_class) for mail_class in MailClass},
+        classes={mail_class: _class_count(db, counted, mail_class, now) for mail_class in MailClass},
         damaged=tallies.get("damaged", 0),
         untold=tallies.get("untold", 0),
         held_destinations=tuple(name for (name,) in db.execute("SELECT destination FROM standing_holds")),
@@ -200,6 +209,11 @@ def overview(db: sqlite3.Connection, busy: Collection[int]) -> Overview:
     )
 
 
+_START = "max(accepted_at, coalesce(not_before, accepted_at))"
+_OLDEST = f"""SELECT {_START} FROM messages INDEXED BY messages_open WHERE unfinished > 0 AND (waiting = 0) = 0
+    AND class = ? AND {_START} <= ? ORDER BY {_START} LIMIT 1"""
+
+
 def _statuses_of(db: sqlite3.Connection, busy: Collection[int]) -> dict[Status, int]:
     """How many of the claimed recipients wait, by stored status."""
     rows = db.execute(
@@ -210,11 +224,9 @@ def _statuses_of(db: sqlite3.Connection, busy: Collection[int]) -> dict[Status, 
     return {Status(status): n for status, n in rows if status in WAITING}
 
 
-def _class_count(db: sqlite3.Connection, counted: Mapping[tuple[str, int], int], mail_class: MailClass) -> ClassCount:
-    oldest = db.execute(
-        """SELECT accepted_at FROM messages INDEXED BY messages_open WHERE unfinished > 0 AND (waiting = 0) = 0
-        AND class = ? ORDER BY id LIMIT 1""",
-        (int(mail_class),),
-    ).fetchone()
+def _class_count(
+    db: sqlite3.Connection, counted: Mapping[tuple[str, int], int], mail_class: MailClass, now: float
+) -> ClassCount:
+    oldest = db.execute(_OLDEST, (int(mail_class), now)).fetchone()
     waiting = sum(counted.get((status.value, mail_class), 0) for status in WAITING)
     return ClassCount(waiting, as_time(oldest[0]) if oldest else None)

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from mta.app.upkeep import reconcile_for_ever, watch_clock
-from mta.model.envelope import Notice
+from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Trouble
 from mta.model.lifecycle import Status
 from mta.model.outcome import Phase, Seen
 from mta.scheduler import Scheduler
 from mta.spool.base import Settlement, SpoolError
-from tests.delivery.house import POLICY, House
+from tests.delivery.house import CONTENT, POLICY, House
 from tests.delivery.test_days import DAY, pause, play
 from tests.support.remote import Remotes
 
@@ -26,7 +26,7 @@ def test_b34_a_clock_that_goes_back_by_a_day_delays_nothing_by_a_day(tmp_path: P
         first = await home.submit("a@example.org")
         await pause(10)
         home.clock.step -= DAY
-        await pause(31)
+        await pause(11)
         assert (await home.recipient(first)).attempts == 2
         home.clock.step -= 5
         await pause(31)
@@ -34,6 +34,90 @@ def test_b34_a_clock_that_goes_back_by_a_day_delays_nothing_by_a_day(tmp_path: P
         await pause(300)
         assert (await home.recipient(first)).status is Status.SENT
         assert len([fact for fact in home.facts if isinstance(fact, Trouble)]) == 1
+        watching.cancel()
+
+    play(tmp_path, story)
+
+
+async def schedule(home: House, address: str, delay: float) -> str:
+    """Mail that is not to leave before `delay` seconds from now; its queue id."""
+    now = home.clock.now()
+    message = NewMessage(
+        queue_id="9" * 16,
+        message_id="<scheduled@mail.example.com>",
+        reverse_path="shop@example.com",
+        recipients=(NewRecipient(address, address.rpartition("@")[2]),),
+        subject="later",
+        size=len(CONTENT),
+        eight_bit=False,
+        mail_class=MailClass.NORMAL,
+        kind=Kind.MAIL,
+        accepted_at=now,
+        expires_at=POLICY.expires_at(now + delay),
+        warn_at=None,
+        not_before=now + delay,
+    )
+    buffer = home.spool.buffer()
+    buffer.write(CONTENT)
+    await home.spool.accept(message, buffer, now)
+    return message.queue_id
+
+
+def test_what_is_scheduled_leaves_at_its_instant_and_not_before(tmp_path: Path) -> None:
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        later = await schedule(home, "a@example.org", 3600)
+        await home.submit("b@example.org")
+        await pause(3599.9)
+        assert (await home.recipient(later)).status is Status.PENDING
+        await pause(0.2)
+        assert (await home.recipient(later)).status is Status.SENT
+
+    play(tmp_path, story)
+
+
+def test_b34_a_clock_that_leaps_releases_what_is_scheduled_within_ten_seconds(tmp_path: Path) -> None:
+    """B34 (b): its instant is the wall clock's, wherever that goes."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        later = await schedule(home, "a@example.org", 3600)
+        await pause(100)
+        home.clock.step += 3600
+        await pause(10.5)
+        assert (await home.recipient(later)).status is Status.SENT
+        watching.cancel()
+
+    play(tmp_path, story)
+
+
+def test_b34_a_clock_that_goes_back_releases_nothing_early(tmp_path: Path) -> None:
+    """B34 (a): what was deferred is due now, what a program has scheduled is not."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        later = await schedule(home, "a@example.org", 300)
+        await pause(100)
+        home.clock.step -= DAY
+        await pause(DAY + 199)
+        assert (await home.recipient(later)).status is Status.PENDING
+        await pause(2)
+        assert (await home.recipient(later)).status is Status.SENT
+        watching.cancel()
+
+    play(tmp_path, story)
+
+
+def test_a_step_of_two_seconds_rings_for_those_who_sleep_to_an_instant(tmp_path: Path) -> None:
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        await pause(25)
+        home.spool.doorbell.deadlines.clear()
+        await pause(25)
+        assert not home.spool.doorbell.deadlines.is_set()
+        home.clock.step -= 2
+        await pause(10)
+        assert home.spool.doorbell.deadlines.is_set()
+        assert not home.facts
         watching.cancel()
 
     play(tmp_path, story)

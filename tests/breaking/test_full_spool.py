@@ -48,7 +48,7 @@ async def test_submissions_leave_room_for_results(tmp_path: Path, monkeypatch: p
             await home.submit("bob@example.org")
         await home.deliver()
         assert (await home.recipient(queue_id)).status is Status.SENT
-        assert (await home.spool.overview()).recipients[Status.PENDING] == 0
+        assert (await home.spool.overview(home.clock.now())).recipients[Status.PENDING] == 0
 
 
 async def test_a_client_is_told_before_it_sends_its_content(tmp_path: Path):

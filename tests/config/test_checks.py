@@ -33,6 +33,7 @@ def test_a_whole_configuration_is_not_warned_of(tmp_path: Path) -> None:
         (QUIET + '[class.urgent]\ngive_up_after = "6s"\nwarn_after = "1h"\n', "class.urgent.warn_after"),
         (QUIET + '[alerts.critical]\nurgent = "1s"\n', "alerts.critical.urgent"),
         (QUIET + '[class.bulk]\nmax_interval = "1s"\n', "class.bulk.max_interval"),
+        (QUIET + '[class.bulk]\ndeadline = "3d"\n', "class.bulk.deadline"),
     ],
 )
 def test_what_is_probably_not_meant_is_warned_of(tmp_path: Path, text: str, key: str) -> None:
@@ -59,6 +60,12 @@ def test_B52_the_effective_values_are_told_with_their_units(tmp_path: Path) -> N
         "class.urgent.max_attempts": "no limit but the age",
         "class.urgent.factor": "2.0",
         "class.bulk.warn_after": "never",
+        "class.urgent.deadline": "none",
+        "submission.max_hold": "60 days",
+        "submission.deliver_by": "strict",
+        "lanes.urgent_reserve": "0.2",
+        "lanes.bulk_share": "0.1",
+        "lanes.fair_by": "destination",
     }.items() <= found.items()
 
 

@@ -111,6 +111,11 @@ def test_the_interface_s_values_are_read(read: Read) -> None:
         [class.urgent]
         give_up_after = "6s"
         factor = 3
+        deadline = "5s"
+        [lanes]
+        urgent_reserve = 0
+        bulk_share = 0.5
+        fair_by = "sender"
         """
     )
     assert config.local_domains == ("localhost", "box.example.com")
@@ -122,7 +127,9 @@ def test_the_interface_s_values_are_read(read: Read) -> None:
     assert config.dns.nameservers == (("127.0.0.1", 5353), ("127.0.0.1", 53), ("::1", 53))
     assert config.delivery.timeouts == Timeouts(connect=0.3)
     urgent = config.classes[MailClass.URGENT]
-    assert (urgent.give_up_after, urgent.factor, urgent.max_interval) == (6, 3, 300)
+    assert (urgent.give_up_after, urgent.factor, urgent.max_interval, urgent.deadline) == (6, 3, 300, 5)
+    assert config.classes[MailClass.BULK].deadline == 0
+    assert (config.lanes.urgent_reserve, config.lanes.bulk_share, config.lanes.fair_by) == (0, 0.5, "sender")
 
 
 def test_relative_paths_count_from_the_file(read: Read, tmp_path: Path) -> None:
@@ -191,7 +198,17 @@ retry_max_age = "5 days"
         ("[alerts]\nwebhook = 'https://h/\\r\\nX: y'", "alerts.webhook", "expected a URL such as"),
         ("[alerts.warning]\nurgent = 5", "alerts.warning.urgent", "in quotes such as"),
         ("[alerts.critical]\npending = -1", "alerts.critical.pending", "expected 0 or more"),
-        ("[lanes]", "lanes", "unknown key; known here: hostname,"),
+        ("[queues]", "queues", "unknown key; known here: hostname,"),
+        ("[lanes]\nurgent_reserve = 0.95", "lanes.urgent_reserve", "expected 0.9 or less, not 0.95"),
+        ("[lanes]\nurgent_reserve = -0.1", "lanes.urgent_reserve", "expected 0.0 or more"),
+        ("[lanes]\nbulk_share = 0.6", "lanes.bulk_share", "expected 0.5 or less"),
+        ("[lanes]\nbulk_share = nan", "lanes.bulk_share", "expected a finite number"),
+        ("[lanes]\nfair_by = 'class'", "lanes.fair_by", "expected 'destination' or 'sender'"),
+        ("[lanes]\nurgent = 0.1", "lanes.urgent", "did you mean class.urgent?"),
+        ("[submission]\nmax_hold = '0s'", "submission.max_hold", "above zero"),
+        ("[submission]\nmax_hold = '300ms'", "submission.max_hold", 'at least "1s"'),
+        ("[submission]\ndeliver_by = 'loose'", "submission.deliver_by", "expected 'strict' or 'handover'"),
+        ("[class.urgent]\ndeadline = 600", "class.urgent.deadline", "expected a duration in quotes"),
         ("[delivery.timeouts]\nquit = '1s'", "delivery.timeouts.quit", "unknown key"),
         ("[class.normal]\ngive_up_after = '5 days'", "class.normal.give_up_after", 'such as "300ms"'),
         ("[class.normal]\ngive_up_after = -1", "class.normal.give_up_after", "in quotes such as"),

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,7 @@ class Mailroom:
         mail_class: MailClass = MailClass.NORMAL,
         message_id: str = "",
         at: float = NOW,
+        **more: Any,
     ) -> str:
         """The queue id."""
         self._count += 1
@@ -76,7 +78,7 @@ class Mailroom:
         recipients = tuple(NewRecipient(a, a.partition("@")[2]) for a in addresses or ("ann@example.org",))
         message = NewMessage(
             queue_id, message_id or f"<{self._count}@example.com>", sender, recipients, subject, 19, False, mail_class,
-            Kind.MAIL, at, at + 86400, None,
+            Kind.MAIL, at, at + 86400, None, **more,
         )  # fmt: skip
         await self.spool.accept(message, content, at)
         return queue_id

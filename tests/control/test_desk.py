@@ -8,7 +8,7 @@ from mta.control.desk import Desk
 from mta.control.errors import CommandError
 from mta.control.state import DestinationState
 from mta.control.views import Json
-from mta.model.envelope import MailClass
+from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.events import Fact, Ordered
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
@@ -71,7 +71,7 @@ async def test_status_lists_fifty_destinations_the_most_waiting_first(desk: Desk
 
 async def test_a_clock_that_stepped_back_makes_no_negative_age(desk: Desk, mail: Mailroom) -> None:
     await mail.accept(at=NOW + 100)
-    assert (await do(desk, "status"))["classes"]["normal"]["oldest_s"] == 0
+    assert (await do(desk, "status"))["classes"]["normal"] == {"pending": 1, "oldest_s": None}
 
 
 # ---------------------------------------------------------------- queue, show, dead
@@ -85,6 +85,7 @@ async def test_show_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom) -> N
     ]  # fmt: skip
     assert document["accepted_at"] == "2026-01-02T03:04:05.678Z"
     assert (document["idempotency_key"], document["deliver_by"], document["not_before"]) == (None, None, None)
+    assert (document["deliver_by_mode"], document["priority"]) == (None, 0)
     ann, bob = document["recipients"]
     assert list(ann)[:10] == [
         "address", "status", "attempts", "doubts", "next_attempt_at", "finished_at", "remote_host", "remote_address",
@@ -97,6 +98,30 @@ async def test_show_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom) -> N
     assert [entry["event"] for entry in document["timeline"]] == ["accepted", "attempt", "sent"]
     sent = document["timeline"][-1]
     assert (sent["at"], sent["recipient"], sent["server"]) == (document["accepted_at"], "ann@example.org", "mx1.example.org")
+
+
+async def test_a_deadline_and_a_release_are_shown(desk: Desk, mail: Mailroom) -> None:
+    deadline = DeliverBy(NOW + 3600, ByMode.NOTIFY)
+    queue_id = await mail.accept(deliver_by=deadline, not_before=NOW + 60, priority=4, mail_class=MailClass.URGENT)
+    document = await do(desk, "show", queue_id)
+    assert (document["deliver_by"], document["deliver_by_mode"]) == ("2026-01-02T04:04:05.678Z", "N")
+    assert (document["not_before"], document["priority"]) == ("2026-01-02T03:05:05.678Z", 4)
+    assert document["recipients"][0]["next_attempt_at"] == document["not_before"]
+
+
+async def test_what_is_scheduled_is_listed_alone(desk: Desk, mail: Mailroom, present: Present) -> None:
+    """Until its release, or until a person wants it sent now; its age counts from its release."""
+    await mail.accept("ann@example.org")
+    later, now = [await mail.accept(not_before=NOW + 60, at=NOW - 60) for _ in range(2)]
+    words = ("queue", "--status", "pending", "--scheduled")
+    assert [message["queue_id"] for message in (await do(desk, *words))["messages"]] == [later, now]
+    await do(desk, "retry", "--all")
+    assert (await do(desk, *words))["total"] == 2
+    await do(desk, "retry", now)
+    assert [message["queue_id"] for message in (await do(desk, "queue", "--scheduled"))["messages"]] == [later]
+    assert (await do(desk, "status"))["classes"]["normal"] == {"pending": 3, "oldest_s": 0}
+    present.now += 61
+    assert (await do(desk, *words))["total"] == 0
 
 
 async def test_times_inside_the_timeline_are_times(desk: Desk, mail: Mailroom) -> None:

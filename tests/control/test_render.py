@@ -9,7 +9,7 @@ from mta.control.desk import Desk
 from mta.control.render import render
 from mta.control.state import DestinationState
 from mta.control.words import span
-from mta.model.envelope import MailClass
+from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.events import Fact
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
@@ -60,6 +60,19 @@ async def test_queue_says_of_each_recipient_where_it_stands_and_why(desk: Desk, 
         "        451 4.7.1 greylisted",
         "2 messages, 1 of them shown; more: mta show QUEUEID",
     ]
+
+
+async def test_when_a_message_is_to_be_sent_is_told(desk: Desk, mail: Mailroom) -> None:
+    await mail.accept(not_before=NOW + 60, deliver_by=DeliverBy(NOW + 90, ByMode.HANDOVER), priority=-2)
+    assert "    ann@example.org: pending, scheduled for 2026-01-02 03:05:05Z" in (await text(desk, "queue")).splitlines()
+    [queue_id] = await mail.spool.find("<1@example.com>")
+    shown = (await text(desk, "show", queue_id)).splitlines()
+    assert {
+        "  class       normal (MT-PRIORITY -2)",
+        "  not before  2026-01-02 03:05:05Z",
+        "  deadline    2026-01-02 03:05:35Z, to be handed over by then, or it fails",
+        "ann@example.org: pending, scheduled for 2026-01-02 03:05:05Z",
+    } <= set(shown)
 
 
 async def test_show_tells_the_story(desk: Desk, mail: Mailroom) -> None:
@@ -133,6 +146,7 @@ def test_a_span_has_its_two_largest_units() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_s_words_are_read_as_that_command(name: str, facts: list[Fact]) -> None:
     examples = {"sender": "", "status": "held", "class": "bulk", "older-than": "5m", "limit": "7", "domain": "example.org"}
+    examples["scheduled"] = ""
     options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""},
                "resend": {"key": "k-2"}}.get(
         name, {}

@@ -109,7 +109,7 @@ async def test_B54_what_is_echoed_in_an_error_is_escaped(server: ControlServer, 
 async def test_a_bug_fails_one_command_and_names_nothing_inside(
     server: ControlServer, path: Path, mail: Mailroom, facts: list[Fact], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def overview() -> None:
+    async def overview(now: float) -> None:
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(mail.spool, "overview", overview)

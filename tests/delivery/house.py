@@ -12,7 +12,7 @@ from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
-from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient
+from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Fact
 from mta.policy.routing import RoutingRules
 from mta.policy.schedule import RetryPolicy
@@ -94,6 +94,9 @@ class House:
         policy: RetryPolicy = POLICY,
         mail_class: MailClass = MailClass.NORMAL,
         eight_bit: bool = False,
+        priority: int = 0,
+        deliver_by: DeliverBy | None = None,
+        in_doubt: DoubtOrder = DoubtOrder.DEFAULT,
     ) -> str:
         """The queue id."""
         self.count += 1
@@ -111,14 +114,30 @@ class House:
             accepted_at=now,
             expires_at=policy.expires_at(now),
             warn_at=policy.warn_at(now) if sender else None,
+            priority=priority,
+            deliver_by=deliver_by,
+            in_doubt=in_doubt,
         )
         buffer = self.spool.buffer()
         buffer.write(content)
         await self.spool.accept(message, buffer, now)
         return message.queue_id
 
-    async def deliver(self, destination: str = "example.org") -> DeliveryOutcome:
-        return await self.delivery.deliver(destination, lambda: None)
+    async def deliver(
+        self, destination: str = "example.org", mail_class: MailClass = MailClass.NORMAL
+    ) -> DeliveryOutcome:
+        return await self.delivery.deliver(destination, mail_class, lambda following: None)
+
+    async def expire(self) -> int:
+        """Ends all that has passed its deadline, as the stage does; how many claims that were."""
+        count = 0
+        while claim := await self.spool.claim_expired(100, self.clock.now()):
+            await self.delivery.expire(claim)
+            count += 1
+        return count
+
+    async def notices(self) -> list[tuple[Notice, str]]:
+        return [(it.notice, it.recipient) for it in await self.spool.notices(Notice, 100, self.clock.now())]
 
     async def show(self, queue_id: str) -> MessageView:
         view = await self.spool.show(queue_id)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 
 from mta.model.envelope import MailClass, Notice
@@ -208,7 +209,7 @@ def test_b58_nothing_is_sent_twice_however_often_the_bell_rings(tmp_path: Path):
         for number in range(200):
             await home.submit(f"r{number}@example.org")
         while len(remotes.taken) < 200:
-            home.spool.doorbell.ring_delivery("example.org", 0.0)
+            home.spool.doorbell.ring_delivery("example.org", 0.0, MailClass.NORMAL)
             await pause(0.005)
         await pause(60)
         assert sorted(path for _, _, paths, _ in remotes.taken for path in paths) == sorted(
@@ -231,3 +232,48 @@ def test_doubts_rest_and_are_sent_again_and_every_one_is_counted(tmp_path: Path)
         assert len({body for *_, body in remotes.seen}) == 1
 
     play(tmp_path, story)
+
+
+def test_urgent_mail_to_a_host_that_refuses_is_tried_once_a_second_and_leaves_when_it_is_back(tmp_path: Path):
+    """Fifty codes, and bulk that rests: quick, and no hammering (issue point 4)."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        remotes.decide = lambda phase, address, path: Seen.LOST if phase is Phase.CONNECT else None
+        for number in range(10):
+            await home.submit(f"reader{number}@example.org", mail_class=MailClass.BULK)
+        await pause(5)
+        for number in range(50):
+            await home.submit(f"code{number}@example.org", mail_class=MailClass.URGENT)
+        await pause(60)
+        tries = [at for at, _ in remotes.connects if at > 1007]
+        assert 40 <= len(tries) <= 60
+        assert min(b - a for a, b in pairwise(tries)) >= 0.999
+        remotes.decide = lambda *_: None
+        await pause(3)
+        assert len(remotes.taken) > 20, "the first success lets the others go"
+        await pause(70)
+        assert len(remotes.taken) == 60
+
+    play(tmp_path, story, policy=RetryPolicy(1, 2.0, 60, 0.5, 3600, 0, 0))
+
+
+def test_a_retry_of_urgent_mail_is_quick(tmp_path: Path):
+    """1, 2, 4, 8, 16 s, jittered by half."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        tries = []
+
+        def greylists(phase: Phase, address: str, path: str) -> str | None:
+            if phase is not Phase.RCPT:
+                return None
+            tries.append(asyncio.get_running_loop().time())
+            return "451 4.7.1 later"
+
+        remotes.decide = greylists
+        await home.submit("code@example.org", mail_class=MailClass.URGENT)
+        await pause(40)
+        gaps = [b - a for a, b in pairwise(tries)]
+        assert len(gaps) >= 4
+        assert all(0.5 * 2**n <= gap <= 1.5 * 2**n + 0.1 for n, gap in enumerate(gaps)), gaps
+
+    play(tmp_path, story, policy=RetryPolicy(1, 2.0, 300, 0.5, 3600, 0, 600))

@@ -218,7 +218,7 @@ async def test_b50_before_the_dot_is_aborted_uncounted_and_after_it_is_awaited(t
             await asyncio.gather(*tasks, return_exceptions=True)
             states = [await home.recipient(it) for it in ids]
             assert [(it.status, it.attempts) for it in states] == [(Status.PENDING, 0), (Status.SENT, 1)]
-            assert await home.spool.next_due("early.test") == home.clock.now(), "due at once"
+            assert await home.spool.next_due("early.test", home.clock.now()) == home.clock.now(), "due at once"
             before.release()
     assert len(mx.messages) == 1
 

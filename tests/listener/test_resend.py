@@ -1,18 +1,21 @@
 """`mta resend`: a stored message as a new logical email (interface.md section 1)."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mta.doorbell import Doorbell
+from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
+from mta.policy.schedule import DEFAULTS
 from mta.spool.base import DoubtPolicy, MessageView, RecipientResult, Settlement, Spool, SpoolRefusal
 from mta.spool.sqlite import open_sqlite
 from tests.support.inline import connect_inline
 from tests.support.smtp_client import SmtpClient
-from tests.support.submission import NOW, Bench
+from tests.support.submission import NOW, Bench, settings
 
 Start = Callable[..., Awaitable[Bench]]
 OWN = (
@@ -64,6 +67,22 @@ async def test_a_resent_message_is_a_new_email_with_the_same_words(start: Start,
     assert view.message_id != "<own@shop.test>"
     assert content.endswith(b"\r\n\r\nThank you!\r\n.dots\r\n")
     assert content.count(b"Received:") == 2
+
+
+async def test_a_resent_message_keeps_its_priority_and_is_due_at_once(start: Start, spool: Spool) -> None:
+    """Neither the first one's release nor its deadline: they are over."""
+    schedules = settings().schedules | {MailClass.URGENT: replace(DEFAULTS["urgent"], deadline=300.0)}
+    running = await start(spool=spool, schedules=schedules)
+    fields = b"MT-Priority: 4\r\nDeferred-Delivery: 1m\r\nLatest-Delivery-Time: 2m\r\n"
+    async with await SmtpClient.connect(running.endpoint) as client:
+        reply = await client.submit(fields + OWN, recipients=["ann@example.org"])
+    first = await spool.show(reply.split()[-1])
+    assert first is not None
+    again = await spool.show(await running.listener.resend(first, "again"))
+    assert again is not None
+    assert (again.mail_class, again.priority) == (MailClass.URGENT, 4)
+    assert (again.not_before, again.deliver_by) == (None, DeliverBy(NOW + 300, ByMode.HANDOVER))
+    assert (await stored(spool, again.queue_id)).count(b"MT-Priority: 4\r\n") == 1
 
 
 async def test_a_key_in_use_is_refused_naming_its_message(start: Start, spool: Spool) -> None:

@@ -213,7 +213,7 @@ async def test_b56_trouble_in_a_command_ends_its_transaction_alone(start: Start,
     async with await SmtpClient.connect(running.endpoint) as client:
         await client.command("EHLO client.test")
         with monkeypatch.context() as patch:
-            patch.setattr("mta.listener.conversation.reverse_path", lambda *_, **__: 1 / 0)
+            patch.setattr("mta.listener.conversation.mail", lambda *_, **__: 1 / 0)
             said = await client.command("MAIL FROM:<a@shop.test>")
         assert said.startswith("451 4.3.0")
         assert "division" not in said

@@ -1,6 +1,7 @@
 """The DSNs that have a golden file each. `python -m tests.policy.dsn_cases` writes the files anew."""
 
 from pathlib import Path
+from typing import Any
 
 from mta.model.reply import Reply, finding, parse_reply
 from mta.policy.compose import Stamp
@@ -32,7 +33,7 @@ def recipient(
     return DsnRecipient(address, submitted_as, fate, reply, host, phase, attempts, doubts)
 
 
-def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your order 1234") -> Dsn:
+def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your order 1234", **more: Any) -> Dsn:
     return Dsn(
         to="shop@example.com",
         queue_id="06ABCDEFGHJKMN00",
@@ -42,12 +43,16 @@ def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your 
         will_retry_until=1767754980.0,
         recipients=recipients,
         original_header=header_section(header),
+        **more,
     )
 
 
 MULTI_LINE = parse_reply(550, ["5.2.1 The mailbox is", "5.2.1 disabled: see", "5.2.1 https://example.org/help"])
 NON_ASCII = parse_reply(550, [b"black ip \xb7\xa2\xd0\xc5\xc8\xcb \x1b[2J\0"])
 LONG = parse_reply(554, ["5.7.1 " + "https://example.org/" + "x" * 1200 + " " + "spam " * 60])
+TAKEN = parse_reply(250, ["2.0.0 Ok: queued as 4QXYZ"])
+LATE = "not delivered by Fri, 02 Jan 2026 03:05:00 +0000, the time asked for; the last answer was: 450 4.2.1 mailbox busy"
+TIME = 1767323100.0
 NULL_MX = finding("5.1.10", "nullmx.example accepts no mail (null MX)")
 
 CASES: dict[str, Dsn] = {
@@ -64,6 +69,14 @@ CASES: dict[str, Dsn] = {
     "multi-line-reply": dsn(recipient(reply=MULTI_LINE)),
     "non-ascii-reply": dsn(recipient(reply=NON_ASCII), subject="Größe XL bestellt"),
     "long-reply": dsn(recipient(reply=LONG, phase="final")),
+    "deadline": dsn(
+        recipient(reply=finding("5.4.7", LATE), host="", phase="", attempts=3),
+        deliver_by=TIME,
+        future_release="until;2026-01-02T03:04:00Z",
+        priority=4,
+    ),
+    "late": dsn(recipient(fate=Fate.DELAYED, reply=finding("4.4.7", LATE), host="", phase=""), deliver_by=TIME),
+    "relayed": dsn(recipient(fate=Fate.RELAYED, reply=TAKEN, phase="final"), deliver_by=TIME),
     "purged-original": dsn(recipient(), header=b""),
 }
 

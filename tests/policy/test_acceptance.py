@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mta.model.address import parse_address
-from mta.model.envelope import NewRecipient
+from mta.model.envelope import ByMode, DeliverBy, NewRecipient
 from mta.model.reply import Reply
-from mta.policy.acceptance import NO_LOCAL_MAILBOX, ForwardPath, Locals, forward_path, reverse_path
+from mta.policy import acceptance
+from mta.policy.acceptance import NO_LOCAL_MAILBOX, ForwardPath, Locals, forward_path
+from mta.policy.requests import Requests
 
 HOSTNAME = "Mail.out.test"
+NOW = 1_700_000_000.5
 
 
 def local_mail(aliases: Mapping[str, tuple[str, ...]] | None = None, postmaster: str | None = "pm@admin.test") -> Locals:
@@ -24,11 +27,13 @@ class Rules:
     locals: Locals = field(default_factory=local_mail)
     max_message_size: int = 1000
     allow_private_addresses: bool = False
+    max_hold: float = 86400.0
+    strict_deliver_by: bool = True
 
 
 def mail(argument: str, *, extended: bool = True) -> str:
-    answer = reverse_path(argument, Rules(), extended=extended)
-    return str(answer) if isinstance(answer, Reply) else f"<{answer}>"
+    answer = acceptance.mail(argument, Rules(), extended=extended, now=NOW)
+    return str(answer) if isinstance(answer, Reply) else f"<{answer.reverse_path}>"
 
 
 def rcpt(argument: str, rules: Rules | None = None) -> str:
@@ -86,6 +91,14 @@ def test_adr01_adr09_senders(argument: str, sender: str) -> None:
         ("FROM:<a@b.example> BODY=9BITMIME", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=1\nRCPT", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=1001", "552 5.3.4"),
+        ("FROM:<a@b.example> BY=0;R", "501 5.5.4"),
+        ("FROM:<a@b.example> BY=60;R by=60;R", "501 5.5.4"),
+        ("FROM:<a@b.example> HOLDFOR=60 HOLDFOR=60", "501 5.5.4"),
+        ("FROM:<a@b.example> MT-PRIORITY=10", "501 5.5.2"),
+        ("FROM:<a@b.example> MT-PRIORITY=1 mt-priority=1", "501 5.5.2"),
+        ("FROM:<a@b.example> MT-PRIORITY=", "501 5.5.2"),
+        ("FROM:<a@b.example> MT-PRIORITY SIZE=1 MT-PRIORITY", "501 5.5.2"),
+        ("FROM:<a@b.example> MT-PRIORITY=é", "501 5.5.2"),
         ("FROM:<a@b.example> SIZE=99999999999999999999", "552 5.3.4"),
         ("FROM:<a@b.example> SIZE=999999999999999999999", "501 5.5.4"),
     ],
@@ -93,6 +106,19 @@ def test_adr01_adr09_senders(argument: str, sender: str) -> None:
 def test_b54_ext03_ext04_senders_refused(argument: str, reply: str) -> None:
     """ADR-02, ADR-06, ADR-08, ADR-14, LIN-08."""
     assert mail(argument).startswith(reply)
+
+
+def test_what_mail_asks_is_taken_beside_the_sender() -> None:
+    argument = "FROM:<a@b.example> size=1 by=60;n MT-PRIORITY=3 BODY=8BITMIME holdfor=5"
+    heard = acceptance.mail(argument, Rules(), extended=True, now=NOW)
+    deadline = DeliverBy(NOW + 60, ByMode.NOTIFY)
+    assert heard == acceptance.Mail("a@b.example", Requests(3, deadline, NOW + 5, "for;5"))
+
+
+@pytest.mark.parametrize("parameter", ["BY=60;N", "HOLDFOR=5", "HOLDUNTIL=2027-01-01T00:00:00Z", "MT-PRIORITY=1"])
+def test_ses06_ext03_requests_need_ehlo(parameter: str) -> None:
+    assert mail(f"FROM:<a@b.example> {parameter}", extended=False).startswith("555 5.5.4")
+    assert rcpt(f"TO:<a@b.example> {parameter}").startswith("555 5.5.4")
 
 
 def test_ses06_parameters_need_ehlo() -> None:
@@ -162,9 +188,9 @@ def test_adr13_private_literals_where_they_are_allowed() -> None:
 @given(st.text(st.sampled_from('FROMT:<>ab.@"\\ =\r\n\0é[]1'), max_size=40))
 def test_b54_no_argument_raises_and_no_accepted_address_has_control_characters(text: str) -> None:
     for argument in (f"FROM:{text}", f"TO:{text}", text):
-        sender = reverse_path(argument, Rules(), extended=True)
+        sender = acceptance.mail(argument, Rules(), extended=True, now=NOW)
         recipient = forward_path(argument, Rules(), extended=True)
-        assert isinstance(sender, Reply) or sender.isprintable()
+        assert isinstance(sender, Reply) or sender.reverse_path.isprintable()
         assert isinstance(recipient, Reply) or recipient.address.isprintable()
 
 

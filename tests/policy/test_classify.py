@@ -2,9 +2,12 @@
 
 import pytest
 
+from mta.model.envelope import ByMode, DeliverBy
 from mta.model.outcome import Action, Change, Disposition, Observation, Phase, Ruling, Scope, Seen, Verdict
 from mta.model.reply import Reply, finding
-from mta.policy.classify import TABLE, Column, Situation, classify, column, exhausted
+from mta.policy.classify import TABLE, Column, Situation, classify, column
+from mta.policy.exhausted import exhausted
+from mta.policy.transaction import mail_parameters
 
 SAMPLES = {
     "2yz": "252 fine",
@@ -291,3 +294,32 @@ def test_the_last_host_that_spoke_gives_the_status() -> None:
 
 def test_nobody_spoke() -> None:
     assert summary([UNREACHABLE]) == (*DEFERRED, "4.4.1", None, 0)
+
+
+# ---------------------------------------------------------------- a deadline that a host would not keep
+def _no_promise() -> Verdict:
+    found = mail_parameters({}, 10, False, deliver_by=DeliverBy(100.0, ByMode.RETURN), now=1.0)
+    assert isinstance(found, Verdict)
+    return found
+
+
+def test_dby_06_no_host_that_keeps_the_deadline_fails_at_once() -> None:
+    assert summary([_no_promise(), _no_promise()], 1) == (*FAILED, "5.4.7", None, 0)
+
+
+@pytest.mark.parametrize(("other", "status"), [(UNREACHABLE, "4.4.1"), (BUSY, "4.3.2"), (BLOCKED, "4.7.1")])
+def test_dby_06_where_another_host_may_keep_it_later_it_waits(other: Verdict, status: str) -> None:
+    """And the destination is not at fault: other mail goes on."""
+    for verdicts in ([_no_promise(), other], [other, _no_promise()]):
+        result, _ = exhausted(verdicts, 2)
+        assert (result.disposition, result.scope, result.status) == (Disposition.TRANSIENT, Scope.TRANSACTION, status)
+
+
+@pytest.mark.parametrize("code", [501, 504, 555])
+def test_rcpt_parameters_are_left_out_once(code: int) -> None:
+    """Table A: a 555 to NOTIFY that was our own idea fails no recipient."""
+    observation = seen(Phase.RCPT, f"{code} 5.5.4 what is NOTIFY?")
+    assert classify(observation, Situation(rcpt_parameters=True)).change is Change.WITHOUT_PARAMETERS
+    again = Situation(rcpt_parameters=True, repeated=frozenset({Change.WITHOUT_PARAMETERS}))
+    for situation in (Situation(), Situation(parameters=True), again):
+        assert classify(observation, situation).action is Action.FAIL_R

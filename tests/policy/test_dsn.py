@@ -13,7 +13,7 @@ from mta.model.reply import Reply, finding, parse_reply
 from mta.policy.compose import Stamp, date_time
 from mta.policy.dsn import HEADER_LIMIT, Dsn, DsnRecipient, Fate, header_section, status_of
 from mta.policy.dsn_mail import compose_dsn
-from tests.policy.dsn_cases import BUSY, CASES, DOUBT, GOLDEN, HEADER, STAMP, UNKNOWN, dsn, recipient
+from tests.policy.dsn_cases import BUSY, CASES, DOUBT, GOLDEN, HEADER, LATE, STAMP, UNKNOWN, dsn, recipient
 
 NO_SUCH_USER = {
     "Action": "failed",
@@ -86,9 +86,33 @@ GROUPS: dict[str, list[dict[str, str]]] = {
             "Diagnostic-Code": "smtp; 550 black ip \\xb7\\xa2\\xd0\\xc5\\xc8\\xcb \\x1b[2J\\x00",
         }
     ],
+    "deadline": [{"Action": "failed", "Status": "5.4.7", "Diagnostic-Code": f"X-mta; {LATE}"}],
+    "late": [
+        {
+            "Action": "delayed",
+            "Status": "4.4.7",
+            "Diagnostic-Code": f"X-mta; {LATE}",
+            "Will-Retry-Until": "Wed, 07 Jan 2026 03:03:00 +0000",
+        }
+    ],
+    "relayed": [
+        {
+            "Action": "relayed",
+            "Status": "2.0.0",
+            "Remote-MTA": "dns; mx1.example.org",
+            "Diagnostic-Code": "smtp; 250 2.0.0 Ok: queued as 4QXYZ",
+        }
+    ],
     "purged-original": [NO_SUCH_USER],
 }
 """What each recipient's group has besides Final-Recipient: no field more, none less."""
+DELIVER_BY = {"Deliver-By-Date": "Fri, 02 Jan 2026 03:05:00 +0000"}
+MESSAGE: dict[str, dict[str, str]] = {
+    "deadline": {**DELIVER_BY, "Future-Release-Request": "until;2026-01-02T03:04:00Z"},
+    "late": DELIVER_BY,
+    "relayed": DELIVER_BY,
+}
+"""What the message's group has besides the reporter and the arrival."""
 
 
 def read(content: bytes) -> EmailMessage:
@@ -157,10 +181,11 @@ def test_parts_and_header(name: str):
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_fields_for_programs(name: str):
-    """DSN-11, DSN-12, DSN-13, RTY-02, B07, B11: nothing is missing and nothing is invented."""
+    """DSN-11, DSN-12, DSN-13, RTY-02, DBY-10, FRL-06, B07, B11: nothing is missing and nothing is invented."""
     message, *found = groups(compose_dsn(CASES[name], STAMP))
     arrival = "Fri, 02 Jan 2026 03:03:00 +0000"
-    assert unfolded(message) == {"Reporting-MTA": "dns; mail.example.com", "Arrival-Date": arrival}
+    expected_of_message = {"Reporting-MTA": "dns; mail.example.com", "Arrival-Date": arrival, **MESSAGE.get(name, {})}
+    assert unfolded(message) == expected_of_message
     addresses = [f"rfc822; {it.final_recipient}" for it in CASES[name].recipients]
     expected = [{"Final-Recipient": address, **rest} for address, rest in zip(addresses, GROUPS[name], strict=True)]
     assert [unfolded(group) for group in found] == expected
@@ -203,6 +228,9 @@ def test_several_recipients_of_one_step_share_a_dsn():
         ("dead-with-doubt", ["not known whether", "It may have been delivered", "2 times", "Ask the recipient"]),
         ("held-doubt", ["not known whether", "It may have been delivered", "A person at this mail system decides"]),
         ("null-mx", ["takes no mail"]),
+        ("deadline", ["could not be delivered", "in the time it had", "the last answer was: 450 4.2.1 mailbox busy"]),
+        ("late", ["yet", "not delivered by Fri, 02 Jan 2026 03:05:00 +0000", "tried again until Wed, 07 Jan 2026"]),
+        ("relayed", ["handed over to the next mail server", "queued as 4QXYZ", "03:05:00", "no further report"]),
         ("purged-original", ["not stored here any more"]),
     ],
 )
@@ -212,7 +240,7 @@ def test_a_person_is_told_what_it_means(case: str, told: list[str]):
     assert "06ABCDEFGHJKMN00" in text
 
 
-@pytest.mark.parametrize("case", ["failed", "delayed", "null-mx"])
+@pytest.mark.parametrize("case", ["failed", "delayed", "null-mx", "deadline", "late", "relayed"])
 def test_without_a_doubt_none_is_raised(case: str):
     assert "may have been" not in text_of(compose_dsn(CASES[case], STAMP))
 
@@ -234,6 +262,9 @@ def test_without_a_doubt_none_is_raised(case: str):
         (Fate.DELAYED, BUSY, "4.2.1"),
         (Fate.DELAYED, parse_reply(550, ["5.5.0 your name"]), "4.5.0"),
         (Fate.UNDECIDED, DOUBT, "4.4.2"),
+        (Fate.RELAYED, parse_reply(250, ["2.1.5 fine"]), "2.1.5"),
+        (Fate.RELAYED, parse_reply(250, ["Ok"]), "2.0.0"),
+        (Fate.RELAYED, UNKNOWN, "2.1.1"),
     ],
 )
 def test_status_fits_the_action(fate: Fate, reply: Reply, status: str):
@@ -306,7 +337,13 @@ def test_nothing_from_outside_makes_a_field_or_a_line(
     retry = ["Will-Retry-Until"] if fate is Fate.DELAYED else []
     remote = ["Remote-MTA"] if host else []
     assert list(group.keys()) == ["Final-Recipient", "Action", "Status", *remote, "Diagnostic-Code", *retry]
-    assert group["Action"] in ("failed", "delayed")
+    assert group["Action"] in ("failed", "delayed", "relayed")
+
+
+@pytest.mark.parametrize(("priority", "field"), [(0, None), (4, "4"), (-9, "-9")])
+def test_pri_04_a_dsn_inherits_the_priority(priority: int, field: str | None):
+    """RFC 6758: where the next server does not offer MT-PRIORITY, the field has it."""
+    assert read(compose_dsn(dsn(recipient(), priority=priority), STAMP))["MT-Priority"] == field
 
 
 def test_dates_at_the_ends_of_the_calendar():

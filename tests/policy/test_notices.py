@@ -54,4 +54,23 @@ def test_each_way_to_call_a_person_has_a_mark_of_its_own(event: Event, held: boo
 
 
 def test_every_notice_to_a_sender_is_a_dsn():
-    assert {notice for row in EVENTS for notice in row[3]} == set(DSN_NOTICES)
+    of_deadlines = {Notice.DSN_LATE, Notice.DSN_RELAYED}
+    assert {notice for row in EVENTS for notice in row[3]} | of_deadlines == set(DSN_NOTICES)
+
+
+@pytest.mark.parametrize(
+    ("event", "what", "notice"),
+    [(Event.DELIVERED, {"relayed": True}, Notice.DSN_RELAYED), (Event.DEFERRED, {"late": True}, Notice.DSN_LATE)],
+)
+def test_a_word_about_a_deadline_is_for_the_sender_of_a_mail_alone(event: Event, what: dict[str, bool], notice: Notice):
+    """DBY-08, DBY-09, DBY-10; and never to the null path."""
+    assert notices_for(Kind.MAIL, "a@example.com", event, False, False, **what) == (notice,)
+    assert notices_for(Kind.MAIL, "", event, False, False, **what) == ()
+    for kind in (Kind.DSN, Kind.REPORT, Kind.ALERT):
+        assert notices_for(kind, "a@example.com", event, False, False, **what) == ()
+
+
+@pytest.mark.parametrize("event", [Event.REFUSED, Event.GAVE_UP, Event.DEFERRED])
+def test_what_was_not_delivered_was_not_relayed(event: Event):
+    told = notices_for(Kind.MAIL, "a@example.com", event, False, False, relayed=True)
+    assert Notice.DSN_RELAYED not in told

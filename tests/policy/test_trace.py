@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mta.model.envelope import MailClass
+from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.reply import Reply, parse_reply
 from mta.policy import header
+from mta.policy.requests import Requests
 from mta.policy.trace import Arrival, Prepared, hello_name, prepare, received, remote_queue_id
 
 AT = 1_700_000_000.9
+DAY = 86400.0
 ARRIVAL = Arrival(
     hello="client.test",
     extended=True,
@@ -36,7 +38,7 @@ OWN = b"Message-ID: <own@shop.test>\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\n"
 
 
 def prepared(content: bytes) -> Prepared:
-    result = prepare(content, ARRIVAL, complete=True)
+    result = prepare(content, ARRIVAL, complete=True, max_hold=DAY)
     assert isinstance(result, Prepared), result
     return result
 
@@ -47,7 +49,7 @@ def whole(content: bytes) -> bytes:
 
 
 def refusal(content: bytes, *, complete: bool = True) -> str:
-    result = prepare(content, ARRIVAL, complete=complete)
+    result = prepare(content, ARRIVAL, complete=complete, max_hold=DAY)
     assert isinstance(result, Reply)
     return str(result)
 
@@ -130,7 +132,7 @@ def test_the_header_section_must_end_in_what_is_looked_at() -> None:
     start = b"Subject: x\r\n" * 10
     assert "longer" in refusal(start + b"Subj", complete=False)
     assert "longer" in refusal(start, complete=False)
-    assert isinstance(prepare(start + b"\r\nbo", ARRIVAL, complete=False), Prepared)
+    assert isinstance(prepare(start + b"\r\nbo", ARRIVAL, complete=False, max_hold=DAY), Prepared)
 
 
 @given(st.integers(0, 80))
@@ -147,7 +149,7 @@ def test_dat21_eight_bit_octets_are_refused_by_the_fields_name() -> None:
 def test_b21_hdr19_a_loop_is_refused() -> None:
     assert refusal(b"Received: x\r\n" * 100 + b"\r\n").startswith("554 5.4.6")
     assert whole(b"Received: x\r\n" * 99 + b"\r\n").startswith(RECEIVED + b"Received: x\r\n")
-    assert isinstance(prepare(b"\r\n" + b"Received: x\r\n" * 200, ARRIVAL, complete=True), Prepared)
+    assert isinstance(prepare(b"\r\n" + b"Received: x\r\n" * 200, ARRIVAL, complete=True, max_hold=DAY), Prepared)
 
 
 # ---------------------------------------------------------------- trace
@@ -191,7 +193,47 @@ def test_hdr13_hdr17_no_name_breaks_the_field(hello: str, sole: str) -> None:
     assert not set(field.replace(b"\r\n", b"")) & set(b"\r\n\0")
 
 
+@pytest.mark.parametrize(
+    ("given", "sole", "said"),
+    [
+        (None, "", b"06AN5HZ8W0ABCDEF;\r\n"),
+        (0, "", b"06AN5HZ8W0ABCDEF\r\n\tPRIORITY 0;\r\n"),
+        (-9, "ann@example.org", b"06AN5HZ8W0ABCDEF\r\n\tfor <ann@example.org>\r\n\tPRIORITY -9;\r\n"),
+    ],
+)
+def test_hdr12_the_received_field_names_the_priority_of_mail(given: int | None, sole: str, said: bytes) -> None:
+    assert said + b"\tTue, 14 Nov" in received(replace(ARRIVAL, sole=sole, requests=Requests(priority=given)))
+
+
 # ---------------------------------------------------------------- what fields say
+@pytest.mark.parametrize(
+    ("given", "fields", "kept", "added"),
+    [
+        (4, b"", b"", b"MT-Priority: 4\r\n"),
+        (0, b"", b"", b"MT-Priority: 0\r\n"),
+        (None, b"mt-priority: (x) 4\r\n", b"mt-priority: (x) 4\r\n", b""),
+        (4, b"MT-Priority:\r\n 4\r\n", b"MT-Priority:\r\n 4\r\n", b""),
+        (None, b"MT-Priority: 4\r\nX: y\r\nMT-Priority: 4\r\n", b"X: y\r\n", b"MT-Priority: 4\r\n"),
+        (None, b"Importance: high\r\n", b"Importance: high\r\n", b""),
+        (None, b"Priority: urgent\r\n", b"Priority: urgent\r\n", b""),
+    ],
+)
+def test_pri04_a_priority_is_said_once_in_the_content(given: int | None, fields: bytes, kept: bytes, added: bytes) -> None:
+    arrival = replace(ARRIVAL, requests=Requests(priority=given))
+    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY)
+    assert isinstance(result, Prepared)
+    assert result.by == received(arrival) + kept + OWN + added
+
+
+def test_what_says_when_a_message_is_to_be_sent_is_taken_out() -> None:
+    fields = b"latest-delivery-time: 2h\r\nX: y\r\nDeferred-Delivery:\r\n 1h\r\n"
+    arrival = replace(ARRIVAL, began_at=AT - 10)
+    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY)
+    assert isinstance(result, Prepared)
+    assert result.by == RECEIVED + b"X: y\r\n" + OWN
+    assert (result.wish.not_before, result.wish.deliver_by) == (AT + 3590, DeliverBy(AT + 7190, ByMode.HANDOVER))
+
+
 @pytest.mark.parametrize(
     ("fields", "mail_class"),
     [
@@ -210,7 +252,7 @@ def test_hdr13_hdr17_no_name_breaks_the_field(hello: str, sole: str) -> None:
 )
 def test_the_class_comes_from_the_first_there_is(fields: bytes, mail_class: MailClass) -> None:
     result = prepared(OWN + fields + b"\r\n")
-    assert result.mail_class is mail_class
+    assert result.wish.mail_class is mail_class
     assert result.by == RECEIVED + OWN + fields, "left in place"
 
 

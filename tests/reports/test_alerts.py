@@ -182,7 +182,7 @@ async def test_an_alert_is_in_the_commit_that_decides_and_lasts_until_it_was_tak
         assert [(it["queue_id"], it["status"]) for it in document["messages"]] == [(queue_id, "dead")]
         assert world.posts == []
         assert len(await spool.notices([Notice.ALERT], 10, NOW)) == 1
-        assert (await spool.overview()).untold == 0
+        assert (await spool.overview(NOW)).untold == 0
 
 
 async def test_a_doubt_that_a_crash_left_calls_a_person_too(tmp_path: Path):
@@ -197,7 +197,7 @@ async def test_a_doubt_that_a_crash_left_calls_a_person_too(tmp_path: Path):
     try:
         assert recovered.in_doubt == 1
         assert [it.notice for it in await spool.notices(WAYS, 10, NOW)] == list(WAYS)
-        assert (await spool.overview()).held_doubts == 1
+        assert (await spool.overview(NOW)).held_doubts == 1
     finally:
         await spool.close()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from mta.model.envelope import Kind, MailClass, NewMessage, Notice
+from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, NewMessage, Notice
 from mta.model.events import Fact, Reported, Trouble
 from mta.model.lifecycle import Status
 from mta.reports.stage import LONGEST_REST
@@ -110,12 +110,26 @@ async def test_an_urgent_original_has_an_urgent_dsn_a_bulk_one_a_normal():
         assert classes == [MailClass.URGENT, MailClass.NORMAL, MailClass.NORMAL]
 
 
+@virtual
+async def test_pri_04_frl_06_a_dsn_has_the_priority_and_what_was_asked_for():
+    spool = FakeSpool()
+    spool.mark(priority=-4, hold_request="for;60", deliver_by=DeliverBy(1_800_000_060.0, ByMode.NOTIFY))
+    async with running(spool) as desk:
+        [(message, content)] = desk.sent(Kind.DSN)
+        assert (message.priority, message.deliver_by, message.not_before) == (-4, None, None)
+        assert b"\r\nMT-Priority: -4\r\n" in content
+        assert b"\r\nFuture-Release-Request: for;60\r\n" in content
+        assert b"\r\nDeliver-By-Date: Fri, 15 Jan 2027 08:01:00 +0000\r\n" in content
+
+
 @pytest.mark.parametrize(
     ("notice", "status", "words"),
     [
         (Notice.DSN_FAILED, Status.FAILED, b"Action: failed\r\nStatus: 5.1.1"),
         (Notice.DSN_DELAYED, Status.PENDING, b"Action: delayed\r\nStatus: 4.1.1"),
         (Notice.DSN_DOUBT, Status.IN_DOUBT, b"Action: delayed\r\nStatus: 4.1.1"),
+        (Notice.DSN_LATE, Status.PENDING, b"Action: delayed\r\nStatus: 4.1.1"),
+        (Notice.DSN_RELAYED, Status.SENT, b"Action: relayed\r\nStatus: 2.1.1"),
     ],
 )
 def test_each_kind_of_notice_has_its_action(notice: Notice, status: Status, words: bytes):
@@ -125,7 +139,8 @@ def test_each_kind_of_notice_has_its_action(notice: Notice, status: Status, word
         async with running(spool) as desk:
             [(_, content)] = desk.sent(Kind.DSN)
             assert words in content
-            assert (b"Will-Retry-Until" in content) == (notice is Notice.DSN_DELAYED)
+            retries = notice in (Notice.DSN_DELAYED, Notice.DSN_LATE)
+            assert (b"Will-Retry-Until" in content) == retries
 
     run_virtual(test())
 

@@ -144,7 +144,7 @@ async def test_b08_after_a_restart_only_the_dsn_is_made(tmp_path: Path, verb: st
         assert isinstance(dsn, Reported)
         assert (dsn.about, dsn.kind, dsn.to, dsn.recipients) == (queue_id, "dsn", "shop@example.com", 1)
     async with opened(path) as spool:
-        assert (await spool.overview()).recipients[Status.FAILED] == 1
+        assert (await spool.overview(NOW)).recipients[Status.FAILED] == 1
         claim = await take(spool, "example.com")
         assert (claim.kind, claim.reverse_path) == (Kind.DSN, "")
         content = b"".join([chunk async for chunk in spool.content(claim.queue_id)])
@@ -186,7 +186,7 @@ async def test_b09_no_report_breeds_a_report(tmp_path: Path):
         assert [(mark.notice, mark.kind) for mark in due] == [(Notice.REPORT, Kind.DSN)]
         kinds = [fact.kind for fact in told.facts if isinstance(fact, Reported)]
         assert sorted(kinds) == ["dsn", "report"]
-        overview = await spool.overview()
+        overview = await spool.overview(NOW)
         assert (overview.recipients[Status.FAILED], overview.recipients[Status.PENDING], overview.untold) == (3, 0, 2)
 
 
@@ -207,7 +207,7 @@ async def test_nobody_to_tell_is_counted(tmp_path: Path):
         await submit(spool, "gone@mail.example.com", "a@nullmx.example")
         await fail(spool, "nullmx.example")
         await told.of(Trouble)
-        assert (await spool.overview()).untold == 1
+        assert (await spool.overview(NOW)).untold == 1
 
 
 async def test_a_held_doubt_is_told_to_the_sender_and_the_postmaster(tmp_path: Path):

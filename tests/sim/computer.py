@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from mta.app.systemd import Notifier
 from mta.config.model import Config
 from mta.control.server import SocketTaken
 from mta.dns.resolver import DnsResolver
-from mta.doorbell import Doorbell
+from mta.doorbell import Doorbell, Lane
+from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.observe.log import LogLines, key_values
 from mta.ports import Called, Callers, Reach
@@ -164,7 +165,7 @@ class Computer:
         async def open_spool() -> tuple[Spool, Recovered]:
             spool, recovered = await open_sqlite(
                 self.spool_path, doubts=doubts(self.config), now=self.clock.now(), doorbell=Doorbell(),
-                connect=self.disk.connect, min_free=0,
+                connect=self.disk.connect, min_free=0, by_sender=self.config.lanes.fair_by == "sender",
             )  # fmt: skip
             _Turns(self, machine, spool)
             return spool, recovered
@@ -187,38 +188,42 @@ async def _call(*_: object) -> Called:
 
 
 class _Turns:
-    """Who waits while others are served; looks on where the scheduler meets the spool."""
+    """Who waits while others of the same class are served; looks on where the scheduler meets the spool."""
 
     def __init__(self, computer: Computer, machine: Machine, spool: Any) -> None:
         self._computer, self._machine = computer, machine
-        self._passed: dict[str, Counter[str]] = {}
+        self._passed: dict[Lane, Counter[str]] = {}
         self._claim, self._ring = spool.claim, spool.doorbell.ring_delivery
         spool.claim, spool.doorbell.ring_delivery = self._claimed, self._rung
 
-    async def _claimed(self, destination: str, limit: int, now: float) -> Any:
-        self._passed.pop(destination, None)
-        found = await self._claim(destination, limit, now)
+    async def _claimed(
+        self, destination: str, limit: int, now: float, classes: Sequence[MailClass] = tuple(MailClass)
+    ) -> Any:
+        for mail_class in classes:
+            self._passed.pop((destination, mail_class), None)
+        found = await self._claim(destination, limit, now, classes)
         if found is not None and self._machine.alive:
-            self._pass(destination)
+            self._pass(destination, found.mail_class)
         return found
 
-    def _rung(self, destination: str, at: float) -> None:
+    def _rung(self, destination: str, at: float, mail_class: MailClass) -> None:
         if at <= self._computer.clock.now():
-            self._passed.setdefault(destination, Counter())
-        self._ring(destination, at)
+            self._passed.setdefault((destination, mail_class), Counter())
+        self._ring(destination, at, mail_class)
 
-    def _pass(self, served: str) -> None:
+    def _pass(self, served: str, mail_class: MailClass) -> None:
         daemon = self._computer.daemon
         if not self._passed or daemon is None or not daemon.runs:
             return
         standings = daemon.scheduler.standings()
-        for waiting, passed in list(self._passed.items()):
-            if waiting in standings:  # it rests, or has sessions
-                del self._passed[waiting]
+        for lane, passed in list(self._passed.items()):
+            if lane[0] in standings:  # it rests, or has sessions
+                del self._passed[lane]
                 continue
-            passed[served] += 1
-            course = self._computer.course
-            course.check(invariants.of_turns(waiting, passed, course.scenario))
+            if lane[1] is mail_class:
+                passed[served] += 1
+                course = self._computer.course
+                course.check(invariants.of_turns(lane[0], passed, course.scenario))
 
 
 def _config(scenario: Scenario, folder: Path) -> Config:
@@ -235,6 +240,11 @@ def _config(scenario: Scenario, folder: Path) -> Config:
                 "in_doubt": settings.in_doubt,
                 "max_sessions": settings.max_sessions,
                 "max_sessions_per_destination": settings.max_sessions_per_destination,
+            },
+            "lanes": {
+                "urgent_reserve": settings.urgent_reserve,
+                "bulk_share": settings.bulk_share,
+                "fair_by": settings.fair_by,
             },
             "daemon": {"stop_timeout": f"{settings.stop_timeout:g}s"},
         },

@@ -6,6 +6,8 @@ comes in the first part of the time; then all that can heal has healed, and what
 
 import random
 
+import msgspec
+
 from tests.sim.remote import CHARACTERS, TLS_FAULTS
 from tests.sim.scenario import (
     DAY,
@@ -27,11 +29,11 @@ from tests.sim.scenario import (
 
 DRAINING = 16 * 3600.0
 """Longer than any class waits between two attempts, with jitter."""
-EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES")
+EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES", "DELIVERBY 5", "MT-PRIORITY")
 WELL = 4
 """Domains of ten that are always well; most mail goes there, as everywhere."""
-REFUSING = ("full", "full", "blocklisting", "refuses content")
-"""Characters that are drawn more often: what fails for good is rare, and is to be told."""
+FREQUENT = ("full", "full", "blocklisting", "refuses content", "late", "late", "late")
+"""Characters that are drawn more often: what fails for good is rare, and so are replies that nobody waits for."""
 MANNERS = (
     "plain", "plain", "plain", "pipelined", "pipelined", "hangs up", "half-closes", "resets", "slow", "leaves", "breaks off",
     "twins",
@@ -54,6 +56,7 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
     heals_at = days * DAY - DRAINING
     domains = _domains(chance("domains"), heals_at)
     emails = _emails(chance("emails"), domains, messages, heals_at)
+    emails = tuple(_timed(chance(f"times/{it.number}"), it) for it in emails)
     disk = _disk(chance("disk"), heals_at, emails)
     faults = [
         *_outages(chance("outages"), domains, heals_at),
@@ -75,6 +78,9 @@ def _settings(chance: random.Random) -> Settings:
         max_sessions=chance.choice([2, 4, 20]),
         max_sessions_per_destination=chance.choice([1, 2, 5]),
         max_connections=chance.choice([3, 100]),
+        urgent_reserve=chance.choice([0.0, 0.2, 0.5]),
+        bulk_share=chance.choice([0.0, 0.1, 0.3]),
+        fair_by=chance.choice(["destination", "destination", "sender"]),
         stop_timeout=chance.choice([0.0, 5.0, 15.0]),
     )
 
@@ -95,13 +101,13 @@ def _domains(chance: random.Random, heals_at: float) -> tuple[DomainPlan, ...]:
             continue
         start, end = _span(chance, heals_at, chance.choice([3600, DAY, 2 * DAY]))
         until = None if chance.random() < 0.05 else end
-        character, since = chance.choice([*CHARACTERS, *REFUSING]), start * chance.choice([0, 1])
+        character, since = chance.choice([*CHARACTERS, *FREQUENT]), start * chance.choice([0, 1])
         found.append(DomainPlan(name, hosts, character, since, until, latency))
     return tuple(found)
 
 
 def _host(chance: random.Random, domain: str, number: int, place: int) -> HostPlan:
-    extensions = tuple(it for it in EXTENSIONS if chance.random() < 0.8)
+    extensions = tuple(it for place, it in enumerate(EXTENSIONS) if chance.random() < (0.8 if place < 4 else 0.3))
     tls = chance.choice([*["none"] * 7, "good", "good", chance.choice(TLS_FAULTS)])
     address = f"2001:db8:{number + 1:x}::{place + 1}" if chance.random() < 0.15 else f"198.51.{number + 100}.{place + 1}"
     return HostPlan(f"mx{place}.{domain}", address, chance.choice([10, 10, 20]), extensions, tls)
@@ -137,6 +143,20 @@ def _emails(
             )
         )
     return tuple(sorted(found, key=lambda it: it.at))
+
+
+def _timed(chance: random.Random, email: Email) -> Email:
+    """Some are worth nothing after a while, some are for later, some both."""
+    by, hold = chance.choice(["", "", "", "", "header", "R", "N"]), chance.choice(["", "", "", "", "", "header", "for"])
+    release = chance.choice([5, 600, 6 * 3600]) if hold else 0
+    return msgspec.structs.replace(
+        email,
+        by=by,
+        deliver_by=release + chance.choice([10, 120, 3600, 5 * 3600]) if by else 0,
+        hold=hold,
+        release=release,
+        priority=chance.choice([None, None, None, None, 4, 0, -3]),
+    )
 
 
 def _outages(chance: random.Random, domains: tuple[DomainPlan, ...], heals_at: float) -> list[Fault]:

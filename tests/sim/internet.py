@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.sim import invariants, programs
-from tests.sim.course import Course
+from tests.sim.course import START, Course
 from tests.sim.dns import NameService, OverTcp, Zone
 from tests.sim.ledger import Copy, Ledger, notices_of, queue_id_of, tag_of
 from tests.sim.loop import MACHINE, Machine
@@ -136,7 +136,10 @@ class Internet:
         for path in taken.forward_paths:
             earlier = self._ledger.copies.setdefault(path, [])
             copy = Copy(taken, n, path, queue_id, self._doubts_of(queue_id, path))
-            self._course.check(invariants.of_copy(copy, email, earlier, self._ledger.touched.get(number, set())))
+            touched, course = self._ledger.touched.get(number, set()), self._course
+            course.check(invariants.of_copy(copy, email, earlier, touched))
+            if email is not None and submissions is not None:
+                course.check(invariants.of_times(copy, email, submissions[n], touched, course.scenario, START))
             earlier.append(copy)
 
     def _doubts_of(self, queue_id: str, recipient: str) -> int:

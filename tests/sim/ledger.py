@@ -30,6 +30,8 @@ class Submission:
 
     email: Email
     n: int
+    at: float = 0.0
+    """When it said MAIL, in seconds from the start."""
     told: Told = Told.UNKNOWN
     queue_id: str = ""
     code: int = 0

@@ -6,7 +6,6 @@ Rules: a mutation takes away one protection with all its layers, and nothing els
 
 import asyncio
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -20,9 +19,9 @@ from mta.listener.conversation import Conversation
 from mta.listener.protocol import SubmissionSession
 from mta.model.envelope import Kind, NewMessage, Notice
 from mta.model.outcome import Observation, Phase, Seen
+from mta.policy.agenda import Agenda, Turn
 from mta.reports.drafts import Draft
 from mta.reports.stage import Reports
-from mta.scheduler import Scheduler
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import Answer, observation
 from mta.smtp.session import SmtpSession
@@ -106,8 +105,9 @@ def atomic_settlement() -> Iterator[None]:
 def _add(effects: Effects, more: Effects) -> None:
     effects.changes += more.changes
     effects.replies |= more.replies
-    for destination, at in more.due.items():
-        effects.ring(destination, at)
+    for (destination, mail_class), at in more.due.items():
+        effects.ring(destination, at, mail_class)
+    effects.deadlines |= more.deadlines
     effects.notices |= more.notices
     effects.ended |= more.ended
 
@@ -176,28 +176,43 @@ def rset_handling() -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- delivery
-class _LastInFirstOut(OrderedDict[str, None]):
-    def popitem(self, last: bool = True) -> tuple[str, None]:
-        return super().popitem(last=not last)
-
-
 @breaks("no destination starves")
 def fairness_between_destinations() -> Iterator[None]:
-    """A session goes on while its destination has mail, whoever waits; and the line is a stack."""
-    made, may_go_on = Scheduler.__init__, Scheduler._may_go_on
+    """Whoever was served last is served next: each line is a stack."""
+    begin = Agenda.begin
 
-    def make(self: Scheduler, *args: Any) -> None:
-        made(self, *args)
-        self._line = _LastInFirstOut()
+    def begin_with_the_last(self: Agenda, now: float) -> Turn | None:
+        for line in self._lines:
+            if line:
+                line.move_to_end(next(reversed(line)), last=False)
+        return begin(self, now)
 
-    def goes_on(self: Scheduler, known: Any) -> bool:
-        line, self._line = self._line, OrderedDict()
-        try:
-            return may_go_on(self, known)
-        finally:
-            self._line = line
+    with patch.object(Agenda, "begin", begin_with_the_last):
+        yield
 
-    with patch.object(Scheduler, "__init__", make), patch.object(Scheduler, "_may_go_on", goes_on):
+
+@breaks("nothing is sent after its deadline")
+def deadline() -> Iterator[None]:
+    """A message's deadline is not kept with it."""
+    with _accepted_without(deliver_by=None):
+        yield
+
+
+@breaks("nothing is sent before its release")
+def release() -> Iterator[None]:
+    """A message that is for later is due at once."""
+    with _accepted_without(not_before=None):
+        yield
+
+
+@contextmanager
+def _accepted_without(**fields: None) -> Iterator[None]:
+    accept = SqliteSpool.accept
+
+    async def forgetful(self: SqliteSpool, message: NewMessage, content: Any, now: float) -> Any:
+        return await accept(self, replace(message, **fields), content, now)
+
+    with patch.object(SqliteSpool, "accept", forgetful):
         yield
 
 

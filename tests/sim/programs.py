@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 
+from tests.sim.course import START
 from tests.sim.ledger import Ledger, Submission, Told, address, body
 from tests.sim.scenario import Email
 
@@ -83,12 +84,13 @@ class Dialogue:
             decoy = email.recipients[0][1]
             for command in (f"MAIL FROM:<{email.sender}>", f"RCPT TO:<decoy.{email.number}@{decoy}>", "RSET"):
                 await self.ask(command)
+        one.at = asyncio.get_running_loop().time() - START
         await self._envelope(email)
         await self._content(one)
         await self._end(one)
 
     async def _envelope(self, email: Email) -> None:
-        commands = [f"MAIL FROM:<{email.sender}>", *(f"RCPT TO:<{address(email, *it)}>" for it in email.recipients)]
+        commands = [_mail(email), *(f"RCPT TO:<{address(email, *it)}>" for it in email.recipients)]
         if email.manner != "pipelined":
             for command in commands:
                 await self.ask(command)
@@ -149,6 +151,17 @@ class Dialogue:
                 return int(line[:3]), line[4:].decode()
 
 
+def _mail(email: Email) -> str:
+    words = [f"MAIL FROM:<{email.sender}>"]
+    if email.by in ("R", "N"):
+        words.append(f"BY={email.deliver_by};{email.by}")
+    if email.hold == "for":
+        words.append(f"HOLDFOR={email.release}")
+    if email.priority is not None:
+        words.append(f"MT-PRIORITY={email.priority}")
+    return " ".join(words)
+
+
 def content(one: Submission) -> bytes:
     """The whole of what is submitted, without dot-stuffing."""
     email = one.email
@@ -160,4 +173,8 @@ def content(one: Submission) -> bytes:
         fields.append(f"X-MTA-In-Doubt: {email.in_doubt}")
     if email.mail_class:
         fields.append({"urgent": "Priority: urgent", "bulk": "Precedence: bulk"}[email.mail_class])
+    if email.by == "header":
+        fields.append(f"Latest-Delivery-Time: {email.deliver_by}s")
+    if email.hold == "header":
+        fields.append(f"Deferred-Delivery: {email.release}s")
     return "\r\n".join([*fields, "", ""]).encode() + body(email.number, email.size)

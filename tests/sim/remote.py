@@ -38,6 +38,8 @@ class Taken:
     reverse_path: str
     forward_paths: tuple[str, ...]
     content: bytes
+    mail_at: float = 0.0
+    """When MAIL came; times are the loop's."""
 
 
 @dataclass
@@ -156,6 +158,15 @@ class Slow(Honest):
         return 700.0 if chance > 0.99 else 40 * chance
 
 
+class Crawling(Honest):
+    """Takes its time over each message, for as long as it is so."""
+
+    name = "crawling"
+
+    def dot(self, visit: "Visit") -> tuple[Say, bool]:
+        return Say(visit.queued().text, delay=20 + 40 * visit.host.chance.random()), True
+
+
 class Silent(Honest):
     """Says nothing after the dot, having taken the message or not."""
 
@@ -251,7 +262,8 @@ class Trusting(Honest):
 CHARACTERS = {
     it.name: it()
     for it in (
-        Honest, Greylisting, Full, RateLimiting, Fickle, Slow, Silent, Dropping, Late, Blocklisting, Refusing, Odd, Trusting,
+        Honest, Greylisting, Full, RateLimiting, Fickle, Slow, Crawling, Silent, Dropping, Late, Blocklisting, Refusing,
+        Odd, Trusting,
     )
 }  # fmt: skip
 DOWN = {"refused": "refused", "unreachable": "unreachable", "dark": "silent"}
@@ -269,6 +281,7 @@ class Visit(asyncio.Protocol):
         self.forward_paths: list[str] = []
         self.content = bytearray()
         self._read = bytearray()
+        self._mail_at = 0.0
         self._receives = self._greeted = self._encrypted = self._deaf = self._busy = self._complained = False
         self._transport: asyncio.Transport | None = None
 
@@ -349,7 +362,7 @@ class Visit(asyncio.Protocol):
         if not self._greeted or self.reverse_path is not None:
             self._answer("OTHER", "", Say("503 5.5.1 Bad sequence: nested MAIL"))
         elif self._answer("MAIL", path, Say("250 2.1.0 Ok")):
-            self.reverse_path = path
+            self.reverse_path, self._mail_at = path, self.now
 
     def _rcpt(self, path: str) -> None:
         if self.reverse_path is None:
@@ -397,8 +410,8 @@ class Visit(asyncio.Protocol):
         else:
             say, takes = Say("554 5.5.1 No valid recipients"), False
         if takes:
-            paths = tuple(self.forward_paths)
-            host.taken(Taken(self.now, host.domain, host.name, self.number, self.reverse_path or "", paths, content))
+            paths, path = tuple(self.forward_paths), self.reverse_path or ""
+            host.taken(Taken(self.now, host.domain, host.name, self.number, path, paths, content, self._mail_at))
             host.recent.append(self.now)
         self._clear()
         self._say(self._in_its_time(character, say))

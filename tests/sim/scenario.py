@@ -46,6 +46,13 @@ class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mail_class: str = ""
     in_doubt: str = ""
     tries: int = 1
+    by: str = ""
+    """How its deadline is asked for: "header", "R", "N", "" for none; `deliver_by` seconds after MAIL."""
+    deliver_by: int = 0
+    hold: str = ""
+    """How its release is asked for: "header", "for", "" for at once; `release` seconds after MAIL."""
+    release: int = 0
+    priority: int | None = None
 
 
 class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="outage"):
@@ -122,6 +129,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_sessions: int = 20
     max_sessions_per_destination: int = 5
     max_connections: int = 100
+    urgent_reserve: float = 0.2
+    bulk_share: float = 0.1
+    fair_by: str = "destination"
     stop_timeout: float = 15.0
 
 

@@ -35,8 +35,8 @@ def test_a_protection_that_is_switched_off_is_missed(name: str) -> None:
     assert play(scenario).violation is None, f"seed {seed} breaks a promise by itself"
 
 
-def test_there_are_ten() -> None:
-    assert len(MUTATIONS) == 10
+def test_there_are_twelve() -> None:
+    assert len(MUTATIONS) == 12
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

@@ -59,6 +59,16 @@ async def test_what_goes_out(pipelined: bool) -> None:
         assert mx.messages[0].content == b".a\r\n..b\r\n\xe9\r\n"
 
 
+@pytest.mark.parametrize("pipelined", [True, False])
+async def test_parameters_of_rcpt_go_with_each(pipelined: bool) -> None:
+    async with ScriptedMx() as mx:
+        session = await greeted(mx)
+        paths, asked = ("a@example.org", "b@example.org"), ("NOTIFY=FAILURE,DELAY",)
+        await session.envelope("x@example.com", (), paths, pipelined=pipelined, rcpt_parameters=asked)
+        await send(session)
+        assert mx.messages[0].rcpts == [f"RCPT TO:<{path}> NOTIFY=FAILURE,DELAY" for path in paths]
+
+
 async def test_commands_wait_for_replies_where_pipelining_is_not_offered() -> None:
     """CLI-06."""
     mail, rcpt = Hold("250 ok"), Hold("250 ok")

@@ -22,6 +22,7 @@ from mta.spool.base import (
     Trial,
 )
 from tests.spool.house import House
+from tests.spool.lanes_contract import Deadlines, Lanes, Scheduled
 from tests.spool.making import (
     CONTENT,
     DAY,
@@ -33,6 +34,7 @@ from tests.spool.making import (
     deliver,
     mark,
     message,
+    normal,
     outcome,
     put,
     queue_id,
@@ -106,7 +108,7 @@ class Submission:
 
     async def test_the_doorbell_rings_for_each_destination(self, spool: Spool) -> None:
         await put(spool, message(1, ["ann@example.org", "bob@example.net"]))
-        assert spool.doorbell.take_due() == {"example.org": NOW, "example.net": NOW}
+        assert spool.doorbell.take_due() == {normal("example.org"): NOW, normal("example.net"): NOW}
 
     async def test_a_queue_id_is_taken_once(self, spool: Spool) -> None:
         await put(spool, message(1))
@@ -199,13 +201,13 @@ class Claiming:
 
         await asyncio.gather(*(work() for _ in range(20)))
         assert len(seen) == len(set(seen)) == 80
-        assert (await spool.overview()).recipients[Status.SENT] == 80
+        assert (await spool.overview(NOW)).recipients[Status.SENT] == 80
 
     async def test_b58_a_released_claim_is_due_as_before(self, spool: Spool) -> None:
         await put(spool, message(1))
         first = await claimed(spool)
         await spool.release(first, NOW)
-        assert spool.doorbell.take_due() == {"example.org": NOW}
+        assert spool.doorbell.take_due() == {normal("example.org"): NOW}
         again = await claimed(spool)
         assert (again.recipients, await events(spool)) == (first.recipients, ["accepted"])
 
@@ -230,17 +232,17 @@ class Claiming:
     async def test_next_due_leaves_out_what_is_claimed(self, spool: Spool) -> None:
         await put(spool, message(1), now=NOW)
         await put(spool, message(2, mail_class=MailClass.URGENT), now=NOW + 5)
-        assert await spool.next_due("example.org") == NOW
+        assert await spool.next_due("example.org", NOW) == NOW
         await claimed(spool)
-        assert await spool.next_due("example.org") == NOW + 5
-        assert await spool.next_due("example.net") is None
+        assert await spool.next_due("example.org", NOW) == NOW + 5
+        assert await spool.next_due("example.net", NOW) is None
 
     async def test_destinations_come_in_pages_by_name(self, spool: Spool) -> None:
         await put(spool, message(1, ["a@c.example", "a@a.example", "a@b.example"]))
         claim = await claimed(spool, "b.example")
         await deliver(spool, claim)
-        assert list(await spool.destinations("", 1)) == [("a.example", NOW)]
-        assert list(await spool.destinations("a.example", 5)) == [("c.example", NOW)]
+        assert list(await spool.destinations("", 1, NOW)) == [("a.example", {MailClass.NORMAL: NOW})]
+        assert list(await spool.destinations("a.example", 5, NOW)) == [("c.example", {MailClass.NORMAL: NOW})]
 
     async def test_doubts_go_apart_and_by_their_last_host(self, spool: Spool) -> None:
         await put(spool, message(1, [f"u{n}@example.org" for n in range(4)]))
@@ -280,7 +282,7 @@ class Overdue:
         await doubt(spool, next_at=None)
         assert await spool.claim_overdue("example.org", 10, NOW + 9 * DAY) is None
         assert await spool.claim("example.org", 10, NOW + 9 * DAY) is None
-        assert await spool.next_due("example.org") is None
+        assert await spool.next_due("example.org", NOW) is None
 
 
 class Settling:
@@ -305,7 +307,7 @@ class Settling:
         spool.doorbell.take_due()
         (settled,) = await spool.settle(outcome(claim, Event.DEFERRED, LATER, next_at=NOW + 60), NOW)
         assert (settled.status, settled.attempts) == (Status.PENDING, 1)
-        assert spool.doorbell.take_due() == {"example.org": NOW + 60}
+        assert spool.doorbell.take_due() == {normal("example.org"): NOW + 60}
         again = await claimed(spool, now=NOW + 60)
         assert (again.recipients[0].attempts, again.recipients[0].reply) == (1, LATER)
 
@@ -379,7 +381,7 @@ class Settling:
     async def test_a_failed_report_mail_is_counted_as_untold(self, spool: Spool) -> None:
         await put(spool, message(1, sender="", kind=Kind.REPORT))
         await spool.settle(outcome(await claimed(spool), Event.REFUSED, NO_USER), NOW)
-        assert (await spool.overview()).untold == 1
+        assert (await spool.overview(NOW)).untold == 1
 
 
 class Doubt:
@@ -494,7 +496,7 @@ class Reports:
         await die(spool, notices=[Notice.DSN_FAILED])
         (due,) = await spool.notices(Notice, 10, NOW)
         await spool.report([due.id], None, None, NOW)
-        assert (await spool.overview()).untold == 1
+        assert (await spool.overview(NOW)).untold == 1
         assert await spool.notices(Notice, 10, NOW) == []
 
     async def test_a_recipient_gets_one_failed_dsn_ever(self, spool: Spool) -> None:
@@ -601,7 +603,7 @@ class Persons:
         await pending(spool)
         spool.doorbell.take_due()
         await order(spool, Event.RETRY, now=NOW + 1)
-        assert spool.doorbell.take_due() == {"example.org": NOW + 1}
+        assert spool.doorbell.take_due() == {normal("example.org"): NOW + 1}
         await claimed(spool, now=NOW + 1)
 
     async def test_a_dead_one_that_is_retried_lives_as_long_again(self, spool: Spool) -> None:
@@ -620,8 +622,8 @@ class Persons:
         assert await spool.claim_overdue("example.org", 10, NOW + 9 * DAY) is None
         spool.doorbell.take_due()
         await order(spool, Event.RELEASE)
-        assert spool.doorbell.take_due() == {"example.org": NOW + 60}
-        assert await spool.next_due("example.org") == NOW + 60
+        assert spool.doorbell.take_due() == {normal("example.org"): NOW + 60}
+        assert await spool.next_due("example.org", NOW) == NOW + 60
         assert await events(spool) == ["accepted", "deferred", "held", "released"]
 
     @pytest.mark.parametrize(("event", "after"), [(Event.HOLD, Status.HELD), (Event.CANCEL, Status.CANCELLED)])
@@ -690,7 +692,7 @@ class Persons:
         await spool.report([mark_.id], None, None, NOW)
         views, total = await spool.needing_person(10)
         assert ([one.queue_id for one in views], total) == ([ONE, queue_id(2)], 2)
-        assert (await spool.overview()).untold == 2
+        assert (await spool.overview(NOW)).untold == 2
 
     async def test_a_report_that_waits_is_listed_where_it_is_asked_for(self, spool: Spool) -> None:
         """Without a postmaster it waits for ever, and `mta dead` is where it can be seen (interface.md section 2)."""
@@ -753,10 +755,10 @@ class Persons:
         spool.doorbell.take_due()
         (changed,) = await spool.order(Event.RETRY, Selection(destination="b.example"), NOW + 1)
         assert (changed.address, changed.note) == ("b.example", "2 recipients due now")
-        assert spool.doorbell.take_due() == {"b.example": NOW + 1}
-        assert [await spool.next_due(name) for name in ("a.example", "b.example")] == [NOW + DAY, NOW + 1]
+        assert spool.doorbell.take_due() == {normal("b.example"): NOW + 1}
+        assert [await spool.next_due(name, NOW) for name in ("a.example", "b.example")] == [NOW + DAY, NOW + 1]
         await spool.order(Event.RETRY, Selection(), NOW + 2)
-        assert await spool.next_due("a.example") == NOW + 2
+        assert await spool.next_due("a.example", NOW) == NOW + 2
 
     async def test_only_retry_goes_without_naming_messages(self, spool: Spool) -> None:
         await put(spool, message(1))
@@ -773,13 +775,16 @@ class Persons:
         await spool.standing_hold(name, True, NOW)
         await put(spool, message(2))  # submission goes on
         spool = await house.reopen()
-        assert (await spool.overview()).held_destinations == (name,)
+        assert (await spool.overview(NOW)).held_destinations == (name,)
         assert await spool.claim("example.org", 10, NOW) is None
         assert await spool.claim_overdue("example.org", 10, NOW + 9 * DAY) is None
-        assert await spool.next_due("example.org") is None
+        assert await spool.next_due("example.org", NOW) is None
         spool.doorbell.take_due()
         await spool.standing_hold(name, False, NOW + 1)
-        assert list(spool.doorbell.take_due()) == ["example.org"]
+        lanes = spool.doorbell.take_due()
+        assert {destination for destination, _ in lanes} == {"example.org"}
+        assert normal("example.org") in lanes
+        assert spool.doorbell.deadlines.is_set()
         await claimed(spool)
         with pytest.raises(SpoolRefusal):
             await spool.standing_hold(name, False, NOW)
@@ -833,7 +838,7 @@ class Views:
         await order(spool, Event.HOLD, queue_id(3))
         await spool.settle(outcome(await claimed(spool, "b.example"), Event.DEFERRED, LATER, next_at=NOW + 9), NOW)
         await claimed(spool, "c.example")
-        seen = await spool.overview()
+        seen = await spool.overview(NOW)
         assert {name: n for name, n in seen.recipients.items() if n} == {
             Status.PENDING: 3, Status.SENDING: 1, Status.HELD: 1
         }  # fmt: skip
@@ -858,12 +863,12 @@ class Views:
         assert (await view(spool)).damaged == "eaten by mice"
         assert (await claimed(spool)).queue_id == queue_id(2)
         assert await spool.claim("example.org", 10, NOW + 9 * DAY) is None
-        seen = await spool.overview()
+        seen = await spool.overview(NOW)
         assert (seen.damaged, seen.recipients[Status.PENDING], seen.recipients[Status.SENDING]) == (1, 0, 1)
         with pytest.raises(SpoolRefusal, match="eaten by mice"):
             await order(spool, Event.RETRY)
         await order(spool, Event.CANCEL)
-        assert (await spool.overview()).damaged == 0
+        assert (await spool.overview(NOW)).damaged == 0
 
 
 class Upkeep:
@@ -878,7 +883,7 @@ class Upkeep:
         assert await status(spool) is Status.SENT
         assert (await spool.purge(NOW + 11, NOW + 11, 10, NOW)).messages == 1
         assert await spool.show(ONE) is None
-        assert (await spool.overview()).recipients[Status.SENT] == 0
+        assert (await spool.overview(NOW)).recipients[Status.SENT] == 0
 
     async def test_nothing_unfinished_is_forgotten(self, spool: Spool) -> None:
         await put(spool, message(1, ["a@example.org", "b@example.net"]))
@@ -918,5 +923,7 @@ class Upkeep:
             await spool.claim("example.org", 1, NOW)
 
 
-class Contract(Submission, Claiming, Overdue, Settling, Doubt, Reports, Persons, Views, Upkeep):
+class Contract(
+    Submission, Claiming, Lanes, Overdue, Deadlines, Scheduled, Settling, Doubt, Reports, Persons, Views, Upkeep
+):
     """All of it."""

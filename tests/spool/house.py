@@ -20,13 +20,16 @@ class House:
         self.recovered = Recovered()
         self.spools: list[SqliteSpool] = []
 
-    async def open(self, *, retry_after: float | None = 600, now: float = NOW, path: Path | None = None) -> SqliteSpool:
+    async def open(
+        self, *, retry_after: float | None = 600, now: float = NOW, path: Path | None = None, by_sender: bool = False
+    ) -> SqliteSpool:
         spool, self.recovered = await open_sqlite(
             path or self.path,
             doubts=DoubtPolicy(retry_after is not None, retry_after or 0),
             now=now,
             doorbell=Doorbell(),
             connect=self.connect,
+            by_sender=by_sender,
         )
         self.spools.append(spool)
         return spool

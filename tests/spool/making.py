@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
+from mta.doorbell import Lane
+from mta.model.envelope import DeliverBy, Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
 from mta.spool.base import Claim, RecipientResult, Settlement, Spool
@@ -31,6 +32,8 @@ def message(
     warn_after: float | None = None,
     size: int = len(CONTENT),
     subject: str = "hello",
+    by: DeliverBy | None = None,
+    not_before: float | None = None,
 ) -> NewMessage:
     return NewMessage(
         queue_id=queue_id(number),
@@ -43,9 +46,15 @@ def message(
         mail_class=mail_class,
         kind=kind,
         accepted_at=at,
-        expires_at=at + 5 * DAY,
+        expires_at=max(at, not_before or at) + 5 * DAY,
         warn_at=None if warn_after is None else at + warn_after,
+        deliver_by=by,
+        not_before=not_before,
     )
+
+
+def normal(destination: str) -> Lane:
+    return destination, MailClass.NORMAL
 
 
 async def put(spool: Spool, new: NewMessage, content: bytes = CONTENT, now: float = NOW) -> str:

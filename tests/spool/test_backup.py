@@ -58,7 +58,7 @@ async def test_a_copy_has_what_was_committed_and_nothing_later(house: House, tmp
     assert [await status(again, number) for number in (1, 2, 3)] == [Status.SENT, Status.IN_DOUBT, Status.PENDING]
     assert await again.show(queue_id(4)) is None
     assert house.recovered.in_doubt == 1
-    assert (await again.overview()).held_destinations == ("*",), "a person looks before anything goes again"
+    assert (await again.overview(NOW)).held_destinations == ("*",), "a person looks before anything goes again"
     assert await read(again, queue_id(3)) == CONTENT
     await put(again, message(5))
     check(house)

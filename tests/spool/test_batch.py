@@ -60,7 +60,7 @@ async def test_one_that_fails_leaves_its_neighbours(spool: SqliteSpool, statemen
     assert [type(result) for result in results] == [str, SpoolError, str]
     assert statements.count("COMMIT") == 1
     assert await numbers(spool) == [1, 2]
-    assert (await spool.overview()).recipients[Status.PENDING] == 2
+    assert (await spool.overview(NOW)).recipients[Status.PENDING] == 2
 
 
 async def test_a_bug_in_one_leaves_its_neighbours(spool: SqliteSpool) -> None:
@@ -81,7 +81,7 @@ async def test_b45_after_any_failure_the_spool_goes_on(
     assert not statements.connections[0].in_transaction
     await put(spool, message(2))
     assert await numbers(spool) == [2]
-    assert (await spool.overview()).recipients[Status.PENDING] == 1
+    assert (await spool.overview(NOW)).recipients[Status.PENDING] == 1
 
 
 async def test_a_commit_that_fails_fails_its_whole_batch(spool: SqliteSpool, statements: Statements) -> None:
@@ -100,7 +100,7 @@ async def test_a_settlement_that_failed_is_given_again(spool: SqliteSpool, state
         await spool.settle(outcome(claim, Event.DELIVERED), NOW)
     assert await spool.claim("example.org", 1, NOW) is None  # still ours
     await spool.settle(outcome(claim, Event.DELIVERED), NOW)
-    assert (await spool.overview()).recipients[Status.SENT] == 1
+    assert (await spool.overview(NOW)).recipients[Status.SENT] == 1
 
 
 async def test_a_mark_that_failed_is_not_there(house: House, spool: SqliteSpool, statements: Statements) -> None:
@@ -156,7 +156,7 @@ async def test_b44_persons_workers_and_submitters_at_once(spool: SqliteSpool) ->
             await numbers(spool)
 
     await asyncio.gather(*(submit(n) for n in range(50)), *(work() for _ in range(20)), look())
-    recipients = (await spool.overview()).recipients
+    recipients = (await spool.overview(NOW)).recipients
     assert recipients[Status.SENT] + recipients[Status.PENDING] == 50
 
 
@@ -186,7 +186,7 @@ async def test_b48_no_space_is_said_so_and_passes(spool: SqliteSpool, statements
     )
     assert isinstance(results[0], SpoolFull)
     assert await numbers(spool) == []  # nothing of it is there, and its neighbour is recorded
-    assert (await spool.overview()).recipients[Status.SENT] == 1
+    assert (await spool.overview(NOW)).recipients[Status.SENT] == 1
     _limit_pages(statements.connections[0], 1_000_000)
     await put(spool, message(2), b"x" * 1_000_000)
     assert await numbers(spool) == [2]

@@ -11,7 +11,7 @@ from mta.model.lifecycle import Event, Status
 from mta.spool.base import Filter, Selection, SpoolDamaged, SpoolError
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.house import House
-from tests.spool.making import NO_USER, NOW, claimed, deliver, message, outcome, put, queue_id, read
+from tests.spool.making import NO_USER, NOW, claimed, deliver, mark, message, outcome, put, queue_id, read
 
 ONE = queue_id(1)
 UNTRIABLE = {
@@ -28,6 +28,8 @@ UNTRIABLE = {
     "class unknown": "UPDATE messages SET class = 9 WHERE id = 1",
     "kind unknown": "UPDATE messages SET kind = 'letter' WHERE id = 1",
     "time missing": "UPDATE messages SET expires_at = NULL WHERE id = 1",
+    "deadline missing": "UPDATE messages SET by_mode = 'R' WHERE id = 1",
+    "deadline's mode unknown": "UPDATE messages SET by_mode = 'soon', deliver_by = 2e6 WHERE id = 1",
     "size missing": "UPDATE messages SET octets = 'many' WHERE id = 1",
 }
 
@@ -50,7 +52,7 @@ async def test_b49_a_damaged_message_is_set_apart_and_the_good_ones_go(house: Ho
         assert claim.queue_id == queue_id(number)
         await deliver(spool, claim)
     assert await spool.claim("example.org", 10, NOW + 1e7) is None
-    overview = await spool.overview()
+    overview = await spool.overview(NOW)
     assert (overview.damaged, overview.recipients[Status.SENT]) == (1, 3)
     for (seen, *_), total in (await spool.needing_person(10), await spool.queue(Filter())):
         assert (seen.queue_id, total) == (ONE, 1)
@@ -73,7 +75,7 @@ async def test_b49_a_person_can_end_what_is_damaged(house: House, statement: str
     spool = await damaged(house, statement, good=0)
     assert await spool.claim("example.org", 10, NOW) is None
     await spool.order(Event.CANCEL, Selection((ONE,)), NOW)
-    assert (await spool.overview()).damaged == 0
+    assert (await spool.overview(NOW)).damaged == 0
     assert (await spool.purge(NOW + 1, NOW + 1, 10, NOW)).messages == 1
 
 
@@ -97,6 +99,16 @@ async def test_b49_a_damaged_mark_hides_no_other(house: House) -> None:
     await house.close()
     house.ask("UPDATE recipients SET address = NULL WHERE id >> 20 = 1")
     assert [one.queue_id for one in await (await house.open()).notices(Notice, 10, NOW)] == [queue_id(2)]
+
+
+async def test_b49_a_recipient_of_no_known_class_does_not_stop_the_start(house: House) -> None:
+    spool = await house.open()
+    await put(spool, message(1))
+    await mark(spool, await claimed(spool))
+    await house.close()
+    house.ask("UPDATE recipients SET class = 9")
+    await house.open()
+    assert house.recovered.in_doubt == 1
 
 
 async def test_content_that_breaks_off_while_it_is_read_is_an_error(house: House) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mta.model.envelope import Notice
+from mta.model.envelope import ByMode, DeliverBy, NewMessage, Notice
 from mta.model.lifecycle import Event
 from mta.spool.base import Settlement
 from mta.spool.schema import NOTABLE
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.faults import Statements
 from tests.spool.house import House
-from tests.spool.making import LATER, NOW, claimed, mark, message, outcome, put, read
+from tests.spool.making import DAY, LATER, NOW, claimed, mark, message, outcome, put, read
 
 Deed = Callable[[SqliteSpool], Awaitable[object]]
 
@@ -32,7 +32,14 @@ async def house(tmp_path: Path, statements: Statements) -> AsyncIterator[House]:
 
 async def backlog(spool: SqliteSpool, first: int, count: int) -> None:
     numbers = range(first, first + count)
-    await asyncio.gather(*(put(spool, message(number, [f"u@{'abc'[number % 3]}.example"])) for number in numbers))
+    await asyncio.gather(*(put(spool, waiting(number)) for number in numbers))
+
+
+def waiting(number: int) -> NewMessage:
+    """Of each sort some: due, with a deadline, with one that has passed, with one that was missed, scheduled."""
+    by = (None, DeliverBy(NOW + 60, ByMode.RETURN), DeliverBy(NOW - 1, ByMode.RETURN), DeliverBy(NOW + 60, ByMode.NOTIFY))
+    not_before = NOW + DAY if number % 5 == 4 else None
+    return message(number, [f"u@{'abc'[number % 3]}.example"], by=by[number % 4], not_before=not_before)
 
 
 async def life(spool: SqliteSpool) -> None:
@@ -43,8 +50,9 @@ async def life(spool: SqliteSpool) -> None:
     await read(spool, claim.queue_id)
     await mark(spool, claim)
     await spool.settle(outcome(claim, Event.DEFERRED, LATER, next_at=NOW - 8), NOW)
-    await spool.next_due("a.example")
+    await spool.next_due("a.example", NOW)
     claim = await claimed(spool, "a.example")
+    assert claim.following == NOW
     await spool.settle(outcome(claim, Event.GAVE_UP, LATER, notices=[Notice.DSN_FAILED]), NOW)
     (notice,) = await spool.notices([Notice.DSN_FAILED], 1, NOW)
     await spool.report([notice.id], None, None, NOW)
@@ -52,16 +60,23 @@ async def life(spool: SqliteSpool) -> None:
 
 
 async def look(spool: SqliteSpool) -> None:
-    await spool.overview()
-    await spool.destinations("", 10)
+    await spool.overview(NOW)
+    await spool.destinations("", 10, NOW)
     await spool.needing_person(10)
+    await spool.next_deadline()
+    expired = await spool.claim_expired(10, NOW)
+    assert expired is not None
+    await spool.release(expired, NOW)
     await spool.claim_overdue("a.example", 10, NOW)
     await spool.settle(Settlement(await claimed(spool, "b.example"), ()), NOW)
 
 
+@pytest.mark.parametrize("by_sender", [False, True])
 @pytest.mark.parametrize("deed", [life, look])
-async def test_cost_does_not_follow_the_backlog(house: House, statements: Statements, deed: Deed) -> None:
-    spool = await house.open()
+async def test_cost_does_not_follow_the_backlog(
+    house: House, statements: Statements, deed: Deed, by_sender: bool
+) -> None:
+    spool = await house.open(by_sender=by_sender)
     steps = []
     for first, count in ((10, 60), (100, 3000)):
         await backlog(spool, first, count)

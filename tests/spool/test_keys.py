@@ -55,7 +55,7 @@ async def test_the_same_again_is_a_duplicate_and_nothing_of_it_is_stored(spool: 
     assert await put(spool, keyed(1)) is None
     assert await put(spool, keyed(2)) == Earlier(queue_id(1), Status.PENDING, Clash.DUPLICATE)
     assert await spool.show(queue_id(2)) is None
-    assert (await spool.overview()).recipients[Status.PENDING] == 1
+    assert (await spool.overview(NOW)).recipients[Status.PENDING] == 1
 
 
 async def test_another_email_under_the_key_names_the_first(spool: Spool) -> None:
@@ -68,7 +68,7 @@ async def test_b60_of_many_at_once_one_is_stored(spool: Spool) -> None:
     answers = await asyncio.gather(*(put(spool, keyed(number)) for number in range(1, 21)))
     (winner,) = [number for number, answer in enumerate(answers, 1) if answer is None]
     assert {answer.queue_id for answer in answers if answer} == {queue_id(winner)}
-    assert (await spool.overview()).recipients[Status.PENDING] == 1
+    assert (await spool.overview(NOW)).recipients[Status.PENDING] == 1
 
 
 async def test_keys_of_different_scopes_are_different(spool: Spool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mta.model.envelope import Kind, MailClass, Notice
+from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, Notice
 from mta.model.lifecycle import TRANSITIONS, Event
 from mta.spool.base import Claim, RecipientResult, Selection, Settlement, SpoolError, SpoolRefusal
 from mta.spool.sqlite import SqliteSpool
@@ -48,13 +49,28 @@ class Run:
     async def accept(self) -> None:
         self.last += 1
         people = [f"u{n}@{self.chance.choice(DOMAINS)}" for n in range(self.chance.randint(1, 4))]
-        new = message(self.last, people, mail_class=self.chance.choice(list(MailClass)), kind=self.chance.choice(list(Kind)))
+        by = DeliverBy(self.now + self.chance.choice([30, 3600, 90000]), self.chance.choice(list(ByMode)))
+        new = message(
+            self.last, people, mail_class=self.chance.choice(list(MailClass)), kind=self.chance.choice(list(Kind)),
+            sender=self.chance.choice(["", "shop@example.com"]), by=self.chance.choice([by, None]),
+            not_before=self.chance.choice([None, None, self.now + 20]),
+        )  # fmt: skip
         await put(self.spool, new, now=self.now)
 
     async def claim(self) -> None:
-        search = self.chance.choice([self.spool.claim, self.spool.claim_overdue])
-        claim = await search(self.chance.choice(DOMAINS), self.chance.randint(1, 3), self.now)
+        search = self.chance.choice([self.spool.claim, self.spool.claim, self.spool.claim_overdue, None])
+        limit = self.chance.randint(1, 3)
+        if search is None:
+            claim = await self.spool.claim_expired(limit, self.now)
+        else:
+            claim = await search(self.chance.choice(DOMAINS), limit, self.now)
         if claim:
+            by = claim.deliver_by
+            assert (search is None) <= (by is not None and by.at <= self.now)
+            assert by is None or not by.fails or (search is None) == (by.at <= self.now)
+            assert search != self.spool.claim or await self.spool.next_due(
+                claim.destination, self.now, [claim.mail_class]
+            ) == claim.following
             taken = {one.id for other in self.claims for one in other.recipients}
             assert claim.recipients
             assert taken.isdisjoint(one.id for one in claim.recipients)
@@ -129,14 +145,22 @@ class Run:
         await self.look_at_views()
 
     async def look_at_views(self) -> None:
-        overview = await self.spool.overview()
+        overview = await self.spool.overview(self.now)
         assert all(n >= 0 for n in overview.recipients.values())
-        for name, due in await self.spool.destinations("", 10):
-            next_due = await self.spool.next_due(name)
-            assert next_due is None or due <= next_due
-        rows = "SELECT min(next_at) FROM recipients WHERE waiting AND destination = ?"
-        true = {name: self.house.ask(rows, name)[0][0] for name in DOMAINS}
-        assert dict(await self.spool.destinations("", 10)) == {name: at for name, at in true.items() if at is not None}
+        for name, due in await self.spool.destinations("", 10, self.now):
+            for mail_class, at in due.items():
+                next_due = await self.spool.next_due(name, self.now, [mail_class])
+                assert next_due is None or at <= next_due
+        rows = """SELECT destination, class, min(next_at) FROM recipients WHERE waiting AND next_at IS NOT NULL
+            AND (fails_at IS NULL OR fails_at > ?) GROUP BY 1, 2"""
+        true = {(name, mail_class): at for name, mail_class, at in self.house.ask(rows, self.now)}
+        rows = """SELECT min(coalesce(fails_at, late_at)) FROM recipients WHERE waiting AND next_at IS NOT NULL
+            AND destination NOT IN (SELECT destination FROM standing_holds) AND id NOT IN (SELECT value FROM json_each(?))
+            AND NOT EXISTS (SELECT 1 FROM standing_holds WHERE destination = '*')"""
+        claimed = [one.id for claim in self.claims for one in claim.recipients]
+        assert [(await self.spool.next_deadline(),)] == self.house.ask(rows, json.dumps(claimed))
+        seen = await self.spool.destinations("", 10, self.now)
+        assert {(name, mail_class): at for name, due in seen for mail_class, at in due.items()} == true
 
 
 VERBS: list[Callable[[Run], Awaitable[None]]] = [
@@ -151,7 +175,7 @@ def test_any_sequence_of_verbs_keeps_the_books(verbs: list[Callable[[Run], Await
     async def run() -> None:
         with tempfile.TemporaryDirectory() as folder:
             house = House(Path(folder), connect_inline)
-            course = Run(house, await house.open(), random.Random(seed))
+            course = Run(house, await house.open(by_sender=bool(seed % 2)), random.Random(seed))
             for verb in verbs:
                 await verb(course)
                 await course.look()

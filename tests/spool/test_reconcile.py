@@ -13,7 +13,7 @@ from mta.spool.base import DoubtPolicy, RecipientView, Reconciled, Selection, Sp
 from mta.spool.connection import connect_threaded
 from tests.spool.house import House
 from tests.spool.invariants import check
-from tests.spool.making import NOW, claimed, mark, message, outcome, put, queue_id
+from tests.spool.making import NOW, claimed, mark, message, normal, outcome, put, queue_id
 from tests.support.inline import connect_inline
 
 RETRY, HOLD = DoubtPolicy(True, 600), DoubtPolicy(False, 0)
@@ -48,7 +48,7 @@ async def test_b58_a_claim_that_nobody_works_on_is_due_as_before(house: House, s
     lost = await claimed(spool)
     spool.doorbell.take_due()
     assert await twice(spool) == Reconciled(claims=1)
-    assert spool.doorbell.take_due() == {"example.org": NOW}
+    assert spool.doorbell.take_due() == {normal("example.org"): NOW}
     again = await claimed(spool)
     assert (again.queue_id, again.recipients[0].attempts, again.recipients[0].doubts) == (queue_id(1), 0, 0)
     assert await spool.settle(outcome(lost, Event.REFUSED), NOW)

@@ -70,7 +70,13 @@ class RemoteSession:
         raise AssertionError("not offered")
 
     async def envelope(
-        self, reverse_path: str, parameters: Sequence[str], forward_paths: Sequence[str], *, pipelined: bool
+        self,
+        reverse_path: str,
+        parameters: Sequence[str],
+        forward_paths: Sequence[str],
+        *,
+        pipelined: bool,
+        rcpt_parameters: Sequence[str] = (),
     ) -> EnvelopeReplies:
         self.transactions += 1
         mail = await self._observe(Phase.MAIL)

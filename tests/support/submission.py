@@ -45,7 +45,7 @@ class MemoryBuffer:
 
 
 class MemorySpool:
-    """`accept` and `buffer` alone. `before_accept` is awaited in front of the commit: to wait, or to fail."""
+    """`accept`, `find` and `buffer` alone. `before_accept` is awaited in front of the commit: to wait, or to fail."""
 
     def __init__(self, new_buffer: Callable[[], ContentBuffer] = MemoryBuffer) -> None:
         self.buffer = new_buffer
@@ -62,6 +62,9 @@ class MemorySpool:
         self.accepted.append((message, b"".join(content.chunks())))
         content.close()
         self.arrived.set()
+
+    async def find(self, ref: str) -> list[str]:
+        return [message.queue_id for message, _ in self.accepted if message.key == ref]
 
     @property
     def last(self) -> tuple[NewMessage, bytes]:
@@ -84,11 +87,11 @@ class FixedClock:
 def settings(
     aliases: Mapping[str, tuple[str, ...]] | None = None, postmaster: str | None = "postmaster@admin.test", **changes: Any
 ) -> ListenerSettings:
+    schedules = {mail_class: DEFAULTS[mail_class.label] for mail_class in MailClass}
     return ListenerSettings(
         hostname=HOSTNAME,
         locals=Locals(HOSTNAME, ("localhost", "local.test"), aliases or {}, postmaster),
-        schedules={mail_class: DEFAULTS[mail_class.label] for mail_class in MailClass},
-        **changes,
+        **{"schedules": schedules, **changes},
     )
 
 
@@ -99,6 +102,7 @@ class Bench:
     listener: Listener
     spool: MemorySpool
     facts: list[Fact] = field(default_factory=list)
+    clock: FixedClock = field(default_factory=FixedClock)
 
     @property
     def endpoint(self) -> tuple[str, int]:
@@ -109,16 +113,17 @@ class Bench:
 async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
     spool = spool or MemorySpool()
     facts: list[Fact] = []
+    clock = FixedClock()
     listener = Listener(
         settings(**changes),
         cast(Spool, spool),
-        FixedClock(),
+        clock,
         SeededEntropy(),
         facts.append,
         asyncio.get_running_loop().create_server,
     )
     await listener.start([(host, 0)])
     try:
-        yield Bench(listener, spool, facts)
+        yield Bench(listener, spool, facts, clock)
     finally:
         await listener.stop(0)

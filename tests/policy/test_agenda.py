@@ -1,0 +1,140 @@
+"""Whose turn is next."""
+
+import random
+
+import pytest
+
+from mta.model.envelope import MailClass
+from mta.policy.agenda import Agenda, Caps, Turn
+from mta.policy.lanes import LaneRules, reserve
+
+URGENT, NORMAL, BULK = MailClass
+DEFAULTS = LaneRules()
+
+
+def agenda(sessions: int = 20, per_destination: int = 20, rules: LaneRules = DEFAULTS) -> Agenda:
+    return Agenda(Caps(sessions, per_destination, rules))
+
+
+def begun(one: Agenda, now: float = 0.0) -> list[Turn]:
+    """All that may begin, each with more behind it."""
+    turns = []
+    while turn := one.begin(now):
+        turns.append(turn)
+        one.more(turn, now)
+    return turns
+
+
+def progressed(one: Agenda, destination: str, times: int = 3) -> None:
+    for _ in range(times):
+        one.progress(destination, 0.0)
+
+
+def test_what_a_ring_makes_due_is_one_turn_and_a_claim_with_more_behind_it_two() -> None:
+    one = agenda()
+    one.news("a.test", BULK, 0.0)
+    one.news("a.test", BULK, 0.0)
+    first = one.begin(0.0)
+    assert first is not None and one.begin(0.0) is None
+    one.more(first, 0.0)
+    assert one.begin(0.0) and one.begin(0.0) and one.begin(0.0) is None
+
+
+def test_a_turn_that_found_nothing_ends_what_was_believed_unless_there_was_news() -> None:
+    one = agenda()
+    one.news("a.test", BULK, 0.0)
+    turn = one.begin(0.0)
+    assert turn is not None
+    one.news("a.test", BULK, 0.0)
+    one.no_more(turn, 0.0)
+    second = one.begin(0.0)
+    assert second is not None, "what was rung while it looked is not lost"
+    one.no_more(second, 0.0)
+    one.end(turn, 0.0)
+    assert not one.quiet(turn)
+    one.end(second, 0.0)
+    assert one.quiet(second) and one.begin(0.0) is None
+
+
+@pytest.mark.parametrize("cap", [1, 2, 3, 4, 10, 20])
+def test_bulk_has_all_but_the_reserve_and_urgent_mail_the_reserve(cap: int) -> None:
+    one = agenda(100, cap)
+    progressed(one, "a.test")
+    one.news("a.test", BULK, 0.0)
+    assert len(begun(one)) == cap - reserve(DEFAULTS, cap)
+    one.news("a.test", URGENT, 0.0)
+    assert [it.mail_class for it in begun(one)] == [URGENT] * reserve(DEFAULTS, cap)
+
+
+@pytest.mark.parametrize("allowed", [1, 2, 4])
+def test_after_trouble_the_reserve_is_of_what_is_allowed(allowed: int) -> None:
+    one = agenda(100, 20)
+    one.trouble("a.test", 0.0, 60.0)
+    progressed(one, "a.test", [1, 2, 4].index(allowed))
+    one.news("a.test", BULK, 61.0)
+    bulk = begun(one, 61.0)
+    assert len(bulk) == allowed - reserve(DEFAULTS, allowed)
+    one.news("a.test", URGENT, 61.0)
+    assert len(begun(one, 61.0)) == reserve(DEFAULTS, allowed)
+    one.end(bulk[0], 61.0)
+    assert [it.mail_class for it in begun(one, 61.0)] == [URGENT], "the next free session goes to the highest class"
+
+
+def test_a_rest_is_over_when_it_is_over_for_each_class_at_its_time() -> None:
+    one = agenda()
+    for mail_class in MailClass:
+        one.news("a.test", mail_class, 0.0)
+    one.trouble("a.test", 0.0, 60.0)
+    assert (one.next_rest_end, one.begin(0.9)) == (1.0, None)
+    one.end_rests(1.0)
+    turn = one.begin(1.0)
+    assert turn is not None and turn.mail_class is URGENT
+    one.trouble("a.test", 1.5, 60.0)
+    one.end(turn, 1.5)
+    one.end_rests(60.0)
+    assert [it.mail_class for it in (one.begin(60.0),) if it] == [NORMAL]
+
+
+def test_forgotten_is_what_neither_waits_nor_rests_nor_has_failed() -> None:
+    one = agenda()
+    for name in ("idle.test", "due.test", "failed.test"):
+        one.news(name, NORMAL, 0.0)
+    idle = next(it for it in begun(one) if it.destination == "idle.test")
+    one.no_more(idle, 0.0)
+    for name in ("idle.test", "due.test"):
+        one.forget(name)
+    assert "idle.test" in one.destinations, "a turn runs there"
+    one.trouble("failed.test", 0.0, 60.0)
+    one.forget("failed.test")
+    assert {"due.test", "failed.test"} <= set(one.destinations)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lines_are_what_the_rules_say_after_anything(seed: int) -> None:
+    """No lane stands in line that may not begin, none that may is missing: whatever happened, in any order."""
+    chance, now, running = random.Random(seed), 0.0, list[Turn]()
+    one = agenda(chance.choice([2, 5, 20]), chance.choice([1, 3, 10]))
+    for _ in range(2000):
+        now += chance.choice([0.0, 0.0, 0.1, 2.0])
+        name = f"d{chance.randrange(4)}.test"
+        one.end_rests(now)
+        act = chance.randrange(6)
+        if act == 0:
+            one.news(name, chance.choice(list(MailClass)), now)
+        elif act == 1 and (turn := one.begin(now)):
+            running.append(turn)
+            one.more(turn, now)
+        elif act == 2 and running:
+            turn = running.pop(chance.randrange(len(running)))
+            one.no_more(turn, now)
+            one.end(turn, now)
+        elif act == 3:
+            one.trouble(name, now, chance.uniform(0, 30))
+        elif act == 4:
+            one.progress(name, now)
+        elif act == 5:
+            one.wake(name, now)
+        for name, it in one.destinations.items():
+            own = one._own_order(it, now).classes
+            assert [name in line for line in one._lines] == [it in own for it in MailClass]
+    assert sum(one.running) == len(running)
