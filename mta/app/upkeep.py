@@ -16,7 +16,7 @@ PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
 RECONCILE_INTERVAL = 60.0
-CLOCK_INTERVAL = 30.0
+CLOCK_INTERVAL = 10.0
 STEP = 1.0
 """Seconds by which the wall clock has to leave the loop's, so that what waits for an instant is looked at again."""
 STEP_BACK = 60.0

@@ -55,6 +55,7 @@ async def test_several_recipients_are_one_transaction_with_their_own_results(run
     await until(lambda: daemon.has(queue_id, "sent", "bob@real.test"))
     statuses = {it["address"]: it["status"] for it in (await daemon.show(queue_id))["recipients"]}
     assert statuses == dict(zip(names, ("sent", "failed", "pending", "sent"), strict=True))
+    await until(lambda: ": from=<app@shop.test>" in postfix.log)
     assert postfix.log.count(": from=<app@shop.test>") == 1
     (bounce,) = await until(running.bounces)
     _, group = delivery_status(bounce)
