@@ -121,7 +121,8 @@ class Daemon:
         return await asyncio.to_thread(ask, self._folder / "control.sock", words)
 
     async def stop(self) -> None:
-        if self._process.returncode is None:
+        # one whose log has ended is ending: a signal would reap it before asyncio does, which complains of that
+        if not self._ended and self._process.returncode is None:
             self._process.terminate()
         try:
             async with asyncio.timeout(STOP_TIMEOUT):
