@@ -168,10 +168,10 @@ class Attempt:
         return None if self._tls_is_suspect(session, result.host, changes) else result.host
 
     def _tls_is_suspect(self, session: Session, verdict: Verdict, changes: set[Change]) -> bool:
-        """A session that ended inside TLS, and not for the first time: the same host again, in clear (RFC 7435 section
-        4.1)."""
+        """A session that ended inside TLS in its first transaction, and not for the first time: the same host again, in
+        clear (RFC 7435 section 4.1). One that has carried mail only idled too long."""
         again = any(it.attempts for it in self.claim.recipients)
-        if not (session.tls and verdict.status == "4.4.2" and again):
+        if not (session.tls and session.transactions == 1 and verdict.status == "4.4.2" and again):
             return False
         self.means.hosts.remember_clear(session.address)
         changes.add(Change.RECONNECT_CLEAR)

@@ -401,6 +401,20 @@ async def test_a_server_whose_tls_sessions_break_again_and_again_gets_the_mail_i
         assert ["STARTTLS" in it.verbs for it in mx.connections] == [True] * 4 + [False]
 
 
+async def test_an_idle_session_that_ends_inside_tls_says_nothing_against_tls(tmp_path: Path):
+    """The server's idle timeout is no broken TLS: the next session is encrypted as well."""
+    script = {"RCPT": ["451 4.3.0 later"], "MAIL": ["250 ok", Close(), "250 ok"]}
+    mx = ScriptedMx(script, extensions=["8BITMIME"], tls=server_tls("mx.example.org"))
+    async with mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("a@example.org")
+        await home.deliver()
+        home.clock.at += 3600
+        await home.deliver()
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        assert ["STARTTLS" in it.verbs for it in mx.connections] == [True, True]
+
+
 async def test_b53_a_refusal_of_our_name_never_fails_mail(tmp_path: Path):
     """B53: 550 to EHLO about the name is our own configuration's problem."""
     script = {"EHLO": "550 5.7.1 bad name", "HELO": "550 5.7.1 bad name"}
