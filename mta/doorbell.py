@@ -6,6 +6,10 @@ import asyncio
 
 from mta.model.envelope import MailClass
 
+LOOK_INTERVAL = 300.0
+"""Seconds: how often a stage looks into the spool without a ring. An instant of wall time is slept to, and whoever watches
+the clock rings where it steps."""
+
 Lane = tuple[str, MailClass]
 """A destination and a class of mail."""
 

@@ -3,14 +3,14 @@
 Rules: the backlog stays in the spool; what is kept here grows with destinations and sessions, not with messages. Every
 turn, which is one claim and what becomes of it, is its own task, and its end decides whose turn is next (`policy.agenda`
 has the rules). When a lane's next mail is due is told by each claim; the spool is asked for it only where a turn found
-nothing. Instants of mail are wall time, looked at again every minute at the latest (the clock may step); rests are of
-the loop's monotonic clock.
+nothing. Instants of mail are wall time, looked at again with every ring (one comes when the clock has stepped); rests are
+of the loop's monotonic clock.
 """
 
 import asyncio
 from dataclasses import dataclass, field
 
-from mta.doorbell import Lane, wait_for
+from mta.doorbell import LOOK_INTERVAL, Lane, wait_for
 from mta.model.envelope import MailClass
 from mta.model.events import Trouble
 from mta.model.outcome import Verdict
@@ -22,8 +22,6 @@ from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Deliver, DeliveryOutcome, Observer, Randomness
 from mta.spool.base import Spool, SpoolError
 
-LOOK_INTERVAL = 60.0
-"""Seconds: the longest sleep, and how often the spool is looked through without a ring."""
 SPOOL_REST = 1.0
 """Seconds without new claims after the spool failed."""
 ASK_AGAIN = 0.05

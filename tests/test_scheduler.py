@@ -244,7 +244,7 @@ def test_many_resting_destinations_cost_the_others_nothing():
     play(lambda: World(seconds=0.01, max_sessions=50), story)
 
 
-def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_seen_within_a_minute():
+def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_heard_of():
     """B34 (a): the clock goes back by a day while something waits for five minutes; and it leaps forward."""
 
     async def story(world: World) -> None:
@@ -252,7 +252,8 @@ def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_seen_within_a_min
         await asyncio.sleep(100)
         assert not world.delivered
         world.clock.step = 250.0
-        await until(world.all_gone, 62)
+        world.doorbell.deliveries.set()  # as whoever watches the clock does
+        await until(world.all_gone, 2)
         world.submit("later.test", delay=30)
         await asyncio.sleep(1)
         world.clock.step -= 3600.0

@@ -56,6 +56,11 @@ def scheduler(config: Config) -> SchedulerSettings:
     return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes), lanes)
 
 
+def longest_retry(config: Config) -> float:
+    """Seconds between two attempts, of whatever class, at most."""
+    return max(policy.longest for policy in config.classes.values())
+
+
 def delivery(config: Config) -> DeliverySettings:
     return DeliverySettings(dict(config.classes), doubts(config))
 

@@ -15,7 +15,7 @@ PURGE_INTERVAL = 300.0
 PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
-RECONCILE_INTERVAL = 60.0
+RECONCILE_INTERVAL = 300.0
 CLOCK_INTERVAL = 10.0
 STEP = 1.0
 """Seconds by which the wall clock has to leave the loop's, so that what waits for an instant is looked at again."""
@@ -56,31 +56,60 @@ async def reconcile_for_ever(spool: Spool, delivery: Delivery, clock: Clock, obs
             observer(Trouble("warning", "deliveries ended without a result: their recipients go on", detail))
 
 
-async def watch_clock(spool: Spool, clock: Clock, observer: Observer) -> None:
+class _Lead:
+    """By how much the wall clock leads the loop's, looked at every `CLOCK_INTERVAL`: by a timer without a task, since
+    nothing else here is awake so often."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._loop = clock, asyncio.get_running_loop()
+        self._lead = self._present()
+
+    def _present(self) -> float:
+        return self._clock.now() - self._loop.time()
+
+    async def step(self) -> float:
+        """The seconds of the next step, negative where the clock goes back; one since the last call counts."""
+        stepped: asyncio.Future[float] = self._loop.create_future()
+        self._timer = self._loop.call_later(CLOCK_INTERVAL, self._look, stepped)
+        try:
+            return await stepped
+        finally:
+            self._timer.cancel()
+
+    def _look(self, stepped: "asyncio.Future[float]") -> None:
+        before, self._lead = self._lead, self._present()
+        if abs(self._lead - before) > STEP:
+            stepped.set_result(self._lead - before)
+        else:
+            self._timer = self._loop.call_later(CLOCK_INTERVAL, self._look, stepped)
+
+
+async def watch_clock(spool: Spool, clock: Clock, longest: float, observer: Observer) -> None:
     """Whoever sleeps to an instant of the wall clock is woken where it steps. Where it goes back, what was deferred before
-    would wait for so much longer: it is due now instead. What is scheduled waits for its instant."""
-    loop = asyncio.get_running_loop()
-    lead = clock.now() - loop.time()
+    would wait for so much longer: it is due now instead. So is, at the start, what would wait for more than `longest`
+    seconds: the clock went back meanwhile. What is scheduled waits for its instant."""
+    lead = _Lead(clock)
+    if found := await _make_due(spool, clock, longest, observer):
+        why = "the clock was wrong when it was deferred, or retries have been made more frequent since"
+        observer(Trouble("warning", f"mail to {found} destinations waited for longer than any retry; it is due now", why))
     while True:
+        step = await lead.step()
+        spool.doorbell.deliveries.set()
+        spool.doorbell.ring_deadlines()
+        if step < -STEP_BACK:
+            observer(Trouble("warning", f"the clock went back by {-step:.0f} s: all deferred mail is due now"))
+            await _make_due(spool, clock, 0.0, observer)
+
+
+async def _make_due(spool: Spool, clock: Clock, beyond: float, observer: Observer) -> int:
+    """What would wait for more than `beyond` seconds; to how many destinations that was. Trouble with the spool is waited
+    out."""
+    while True:
+        try:
+            return len(await spool.order(Event.RETRY, Selection(beyond=beyond), clock.now()))
+        except SpoolError as error:
+            observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
         await asyncio.sleep(CLOCK_INTERVAL)
-        present = clock.now() - loop.time()
-        if abs(present - lead) > STEP:
-            spool.doorbell.deliveries.set()
-            spool.doorbell.ring_deadlines()
-        if lead - present > STEP_BACK and not await _deferred_is_due(spool, lead - present, clock, observer):
-            continue
-        lead = present
-
-
-async def _deferred_is_due(spool: Spool, step: float, clock: Clock, observer: Observer) -> bool:
-    """Whether it could be done."""
-    observer(Trouble("warning", f"the clock went back by {step:.0f} s: all deferred mail is due now"))
-    try:
-        await spool.order(Event.RETRY, Selection(), clock.now())
-    except SpoolError as error:
-        observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
-        return False
-    return True
 
 
 async def feed_watchdog(notifier: Notifier) -> None:

@@ -2,20 +2,19 @@
 section 4.1).
 
 Rules: what has passed is in the spool, never only here; no claim for sending has it any more, whatever becomes of this
-stage. Instants are wall time, looked at again every minute at the latest. A wall clock that leaps forward may leap back:
-until it has stood for two minutes, nothing is ended, and nothing that has passed by it is sent.
+stage. Instants are wall time, looked at again with every ring (one comes when the clock has stepped). A wall clock that
+leaps forward may leap back: until it has stood for two minutes, nothing is ended, and nothing that has passed by it is
+sent.
 """
 
 import asyncio
 from typing import Protocol
 
-from mta.doorbell import wait_for
+from mta.doorbell import LOOK_INTERVAL, wait_for
 from mta.model.events import Trouble
 from mta.ports import Clock, Observer
 from mta.spool.base import Claim, Spool
 
-LOOK_INTERVAL = 60.0
-"""Seconds: the longest sleep."""
 LEAP, LEAP_REST = 60.0, 120.0
 """Seconds that the wall clock gains at once, and for which it is not believed then."""
 BUSY_INTERVAL = 1.0
@@ -78,7 +77,7 @@ class Deadlines:
     async def _keep(self) -> float:
         """Ends all that has passed; the seconds until the next deadline."""
         wait = await self._until_next()
-        if wait > 0:  # mostly so: one question a minute
+        if wait > 0:  # mostly so: one question for a look
             return wait
         while await self._end_one():
             ended = await asyncio.gather(*(self._end_one() for _ in range(TOGETHER)), return_exceptions=True)

@@ -210,5 +210,8 @@ class Agenda:
 
 
 def _chosen(first: MailClass, order: Order, own: Order) -> MailClass:
-    """`first` is whose turn it is globally. Among what that allows the destination's own order decides."""
-    return first if first in own.owed else next(it for it in own.classes if it in order.classes)
+    """`first` is whose turn it is globally. What is owed to it is not another one's, or its debt would give one destination
+    turn after turn; else the destination's own order decides among what the global one allows."""
+    if first in order.owed or first in own.owed:
+        return first
+    return next(it for it in own.classes if it in order.classes)

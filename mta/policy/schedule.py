@@ -33,6 +33,11 @@ class RetryPolicy:
     def expires_at(self, accepted_at: float) -> float:
         return accepted_at + self.give_up_after
 
+    @property
+    def longest(self) -> float:
+        """The longest wait between two attempts."""
+        return self.max_interval * (1 + self.jitter)
+
     def deliver_by_at(self, start: float) -> float | None:
         return start + self.deadline if self.deadline else None
 

@@ -12,15 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mta.doorbell import wait_for
+from mta.doorbell import LOOK_INTERVAL, wait_for
 from mta.model.envelope import Notice
 from mta.model.events import Trouble
 from mta.ports import Called, Callers, Clock, Observer
 from mta.reports.alert_document import alert_document
 from mta.spool.base import DueNotice, Spool
 
-LOOK_INTERVAL = 60.0
-"""Seconds: the spool is looked into so often without a ring."""
 FIRST_REST, LONGEST_REST = 10.0, 600.0
 """Seconds until an alert that was not taken is tried again; doubled each time."""
 GIVE_UP_AFTER = 86400.0

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mta.doorbell import wait_for
+from mta.doorbell import LOOK_INTERVAL, wait_for
 from mta.model.address import AddressError, parse_address
 from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Reported, Trouble
@@ -27,8 +27,6 @@ from mta.ports import Clock, Entropy, Observer
 from mta.reports.drafts import Draft, collected_draft, dsn_draft
 from mta.spool.base import DueNotice, Spool, SpoolError
 
-LOOK_INTERVAL = 60.0
-"""Seconds: the spool is looked into so often without a ring."""
 FIRST_REST, LONGEST_REST = 1.0, 60.0
 """Seconds of rest after trouble with the spool; doubled each time."""
 DSN_BATCH = 100
@@ -128,7 +126,7 @@ class Reports:
 
     async def _tell(self) -> None:
         """All that is due, alerts first; raises the first failure when everything has been tried."""
-        if not await self._spool.notices(Notice, 1, self._clock.now()):  # mostly so: one question a minute
+        if not await self._spool.notices(Notice, 1, self._clock.now()):  # mostly so: one question for a look
             return
         failures = []
         if self._settings.postmaster:

@@ -318,11 +318,12 @@ class SpoolRefusal(ValueError):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a verb is for: messages by queue id (with `recipient` "" for all of theirs), else a `destination`, else
-    everything."""
+    everything; of the last two, `beyond`, only what would wait for more than so many seconds."""
 
     queue_ids: tuple[str, ...] = ()
     recipient: str = ""
     destination: str = ""
+    beyond: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,18 +151,22 @@ def _count_ended_damage(db: sqlite3.Connection, effects: Effects, row: Recipient
 
 _DUE_NOW = f"""UPDATE recipients SET next_at = :now, refusals = 0 WHERE id IN (
     SELECT r.id FROM recipients r INDEXED BY recipients_due WHERE r.waiting AND r.destination = :destination
-    AND r.class = :class AND r.next_at > :now AND r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
+    AND r.class = :class AND r.next_at > :after AND r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
         SELECT 1 FROM messages m WHERE m.id = r.id >> {MESSAGE_SHIFT} AND m.not_before > :now)) LIMIT :room)"""
 """What was tried is released, also where the clock went back behind its release since."""
 
 
-def retry_slice(db: sqlite3.Connection, effects: Effects, destination: str) -> int:
-    """Makes at most `SLICE` pending recipients of a destination due now, none before its release. How many."""
+def retry_slice(db: sqlite3.Connection, effects: Effects, destination: str, beyond: float) -> int:
+    """Makes at most `SLICE` pending recipients of a destination due now that would wait for more than `beyond` seconds, none
+    before its release. How many."""
     total = 0
     for mail_class in MailClass:
         changed = db.execute(
             _DUE_NOW,
-            {"now": effects.now, "destination": destination, "class": int(mail_class), "room": SLICE - total},
+            {
+                "now": effects.now, "after": effects.now + beyond, "destination": destination,
+                "class": int(mail_class), "room": SLICE - total,
+            },
         ).rowcount
         if changed:
             effects.ring(destination, effects.now, mail_class)

@@ -273,9 +273,11 @@ class SqliteSpool:
         if event is not Event.RETRY:
             raise SpoolRefusal(f"{event} needs a message")
         if selection.destination:
-            return await retry([selection.destination], self._commits, now)
-        pages = self._pages(now)
-        return [it async for page in pages for it in await retry([name for name, _ in page], self._commits, now)]
+            return await retry([selection.destination], selection.beyond, self._commits, now)
+        changed: list[Changed] = []
+        async for page in self._pages(now):
+            changed += await retry([name for name, _ in page], selection.beyond, self._commits, now)
+        return changed
 
     async def _pages(self, now: float) -> AsyncIterator[Sequence[tuple[str, Mapping[MailClass, float]]]]:
         after = ""

@@ -20,7 +20,7 @@ def test_b34_a_clock_that_goes_back_by_a_day_delays_nothing_by_a_day(tmp_path: P
     """B34 (a): what waits for some minutes is due within one look at the clock; a small correction changes nothing."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
         replies = iter(["451 4.7.1 later"] * 2)
         remotes.decide = lambda phase, address, path: next(replies, None) if phase is Phase.RCPT else None
         first = await home.submit("a@example.org")
@@ -79,7 +79,7 @@ def test_b34_a_clock_that_leaps_releases_what_is_scheduled_within_ten_seconds(tm
     """B34 (b): its instant is the wall clock's, wherever that goes."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
         later = await schedule(home, "a@example.org", 3600)
         await pause(100)
         home.clock.step += 3600
@@ -94,7 +94,7 @@ def test_b34_a_clock_that_goes_back_releases_nothing_early(tmp_path: Path) -> No
     """B34 (a): what was deferred is due now, what a program has scheduled is not."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
         later = await schedule(home, "a@example.org", 300)
         await pause(100)
         home.clock.step -= DAY
@@ -107,9 +107,33 @@ def test_b34_a_clock_that_goes_back_releases_nothing_early(tmp_path: Path) -> No
     play(tmp_path, story)
 
 
+def test_b34_a_clock_that_went_back_while_nobody_looked_delays_nothing_by_days(tmp_path: Path) -> None:
+    """B34 (a): it was two days ahead when mail was deferred, and was put right before the next start."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        replies = iter(["451 4.7.1 later"] * 2)
+        remotes.decide = lambda phase, address, path: next(replies, None) if phase is Phase.RCPT else None
+        home.clock.step += 2 * DAY
+        first = await home.submit("a@example.org")
+        later = await schedule(home, "b@example.org", 3 * DAY)
+        await pause(10)
+        home.clock.step -= 2 * DAY
+        await pause(POLICY.longest)
+        assert (await home.recipient(first)).attempts == 1
+        for _ in range(2):  # the second start finds nothing to do
+            watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+            await pause(300)
+            watching.cancel()
+        assert (await home.recipient(first)).status is Status.SENT
+        assert (await home.recipient(later)).status is Status.PENDING
+        assert len([fact for fact in home.facts if isinstance(fact, Trouble)]) == 1
+
+    play(tmp_path, story)
+
+
 def test_a_step_of_two_seconds_rings_for_those_who_sleep_to_an_instant(tmp_path: Path) -> None:
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
         await pause(25)
         home.spool.doorbell.deadlines.clear()
         await pause(25)
@@ -133,9 +157,9 @@ def test_a_delivery_that_was_lost_goes_on_and_a_long_one_is_left_alone(tmp_path:
         claim = await home.spool.claim("up.test", 1, home.clock.now() + 60)  # nobody works on it
         assert claim is not None
         await home.spool.mark_in_doubt(claim, [claim.recipients[0].id], "mx.up.test", "192.0.2.2", home.clock.now())
-        remotes.latency = 50
+        remotes.latency = 110
         long = await home.submit("long@example.org")
-        await pause(180)
+        await pause(650)
         assert (await home.recipient(long)).status is Status.SENDING
         assert (await home.recipient(lost)).status is Status.IN_DOUBT
         await pause(1500)

@@ -80,6 +80,29 @@ def test_after_trouble_the_reserve_is_of_what_is_allowed(allowed: int) -> None:
     assert [it.mail_class for it in begun(one, 61.0)] == [URGENT], "the next free session goes to the highest class"
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_turns_that_a_class_is_owed_are_not_another_ones_of_the_same_destination(seed: int) -> None:
+    """One destination has endless normal and bulk mail, many a single normal one: each has its turn before the one has had
+    a few more than there are sessions."""
+    chance = random.Random(seed)
+    one, running, passed = agenda(4, 5, LaneRules(0.2, 0.3)), [], dict[str, int]()
+    for mail_class in (NORMAL, BULK):
+        one.news("endless.test", mail_class, 0)
+    for number in range(500):
+        if chance.random() < 0.4:
+            one.news(f"d{number}.test", NORMAL, 0)
+            passed[f"d{number}.test"] = 0
+        while turn := one.begin(0):
+            running.append(turn)
+            passed.pop(turn.destination, None)
+            if turn.destination == "endless.test":
+                one.more(turn, 0)
+            if turn.destination == "endless.test" and turn.mail_class is NORMAL:
+                passed = {name: count + 1 for name, count in passed.items()}
+            assert max(passed.values(), default=0) <= 4 + 5, passed
+        one.end(running.pop(chance.randrange(len(running))), 0)
+
+
 def test_a_rest_is_over_when_it_is_over_for_each_class_at_its_time() -> None:
     one = agenda()
     for mail_class in MailClass:

@@ -125,7 +125,7 @@ def _emails(
     for number in range(messages):
         in_burst = number < burst
         at = burst_at + chance.expovariate(1 / 20) if in_burst else chance.choice(moments) + 300 * chance.random() ** 2
-        count = 1 if in_burst else chance.choice([1, 1, 1, 2, 3, 5])
+        count = 1 if in_burst else chance.choice([*[1] * 17, 2, 3, 5])
         to = tuple((it, burst_to if in_burst and chance.random() < 0.8 else chance.choice(names)) for it in range(count))
         sender = "" if chance.random() < 0.05 else f"app{chance.randrange(4)}@{chance.choice(names)}"
         found.append(

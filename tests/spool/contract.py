@@ -757,8 +757,15 @@ class Persons:
         assert (changed.address, changed.note) == ("b.example", "2 recipients due now")
         assert spool.doorbell.take_due() == {normal("b.example"): NOW + 1}
         assert [await spool.next_due(name, NOW) for name in ("a.example", "b.example")] == [NOW + DAY, NOW + 1]
-        await spool.order(Event.RETRY, Selection(), NOW + 2)
+        assert await spool.order(Event.RETRY, Selection(beyond=DAY), NOW + 2) == []
+        assert await spool.next_due("a.example", NOW) == NOW + DAY
+        (changed,) = await spool.order(Event.RETRY, Selection(beyond=DAY - 10), NOW + 2)
+        assert changed.address == "a.example"
         assert await spool.next_due("a.example", NOW) == NOW + 2
+        claim = await claimed(spool, "a.example", NOW + 2)
+        await spool.settle(outcome(claim, Event.DEFERRED, LATER, next_at=NOW + DAY), NOW + 2)
+        await spool.order(Event.RETRY, Selection(), NOW + 3)
+        assert await spool.next_due("a.example", NOW) == NOW + 3
 
     async def test_only_retry_goes_without_naming_messages(self, spool: Spool) -> None:
         await put(spool, message(1))
