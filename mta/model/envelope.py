@@ -93,11 +93,15 @@ def is_key(text: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class NewRecipient:
     """`address` as it goes into RCPT; `destination` is what it is routed by (the domain in lower case, or a literal);
-    `original` is what was submitted where an alias replaced it, else ""."""
+    `original` is what was submitted where an alias replaced it, else "". `notify` is NOTIFY's value in upper case
+    ("NEVER", or some of SUCCESS, FAILURE and DELAY in this order, with commas), `orcpt` ORCPT's as it was given (RFC 3461
+    sections 4.1 and 4.2); "": there was none."""
 
     address: str
     destination: str
     original: str = ""
+    notify: str = ""
+    orcpt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,11 @@ class NewMessage:
     same; None: no two are.
 
     `priority` is MT-PRIORITY's, from -9 to 9. `not_before` is when it is released, None at once; `hold_request` is the
-    parameter that asked for it as it goes into a DSN ("for;60", "until;2027-01-01T00:00:00Z"; RFC 4865 section 4.6)."""
+    parameter that asked for it as it goes into a DSN ("for;60", "until;2027-01-01T00:00:00Z"; RFC 4865 section 4.6).
+
+    `ret` is RET's value in upper case ("FULL" or "HDRS"), `envid` ENVID's as it was given (RFC 3461 sections 4.3 and 4.4);
+    "": there was none. `utf8`: the sender, or the header section, has characters beyond ASCII, so that it needs SMTPUTF8
+    (RFC 6531) whoever gets it; a recipient's address may need it besides. `submitter` is who authenticated, "" nobody."""
 
     queue_id: str
     message_id: str
@@ -134,3 +142,7 @@ class NewMessage:
     deliver_by: DeliverBy | None = None
     not_before: float | None = None
     hold_request: str = ""
+    ret: str = ""
+    envid: str = ""
+    utf8: bool = False
+    submitter: str = ""

@@ -100,6 +100,8 @@ class ClaimedRecipient:
     reply: Reply | None
     next_at: float | None = None
     """When it was due."""
+    notify: str = ""
+    orcpt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,9 @@ class Claim:
     deliver_by: DeliverBy | None = None
     not_before: float | None = None
     following: float | None = None
+    ret: str = ""
+    envid: str = ""
+    utf8: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,8 @@ class RecipientView:
     reply: Reply | None
     standing_hold: str = ""
     """The standing order that keeps it from being sent: its destination, "*" for everything, "" for none."""
+    notify: str = ""
+    orcpt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +236,10 @@ class MessageView:
     deliver_by: DeliverBy | None = None
     not_before: float | None = None
     priority: int = 0
+    ret: str = ""
+    envid: str = ""
+    utf8: bool = False
+    submitter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +319,11 @@ class DueNotice:
     deliver_by: DeliverBy | None = None
     hold_request: str = ""
     priority: int = 0
+    ret: str = ""
+    envid: str = ""
+    utf8: bool = False
+    notify: str = ""
+    orcpt: str = ""
 
 
 # ---------------------------------------------------------------- a person's verbs

@@ -22,12 +22,13 @@ def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, conten
            content.size, message.eight_bit, int(message.mail_class), message.kind.value, message.accepted_at,
            message.expires_at, message.warn_at, message.expires_at - _start(message), count, count,
            message.scope, message.key or None, message.fingerprint, message.in_doubt.value,
-           message.priority, *_deadline(message.deliver_by), message.not_before, message.hold_request)  # fmt: skip
+           message.priority, *_deadline(message.deliver_by), message.not_before, message.hold_request,
+           message.ret, message.envid, message.utf8, message.submitter)  # fmt: skip
     message_id = db.execute(
         """INSERT INTO messages (queue_id, message_id, reverse_path, subject, size, octets, eight_bit, class, kind,
         accepted_at, expires_at, warn_at, lifetime, unfinished, waiting, scope, idempotency_key, fingerprint, doubt_order,
-        priority, deliver_by, by_mode, by_trace, not_before, hold_request)
-        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        priority, deliver_by, by_mode, by_trace, not_before, hold_request, ret, envid, utf8, submitter)
+        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         row,
     ).lastrowid
     assert message_id is not None  # noqa: S101  what lastrowid is after an INSERT
@@ -50,10 +51,10 @@ def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMes
     sender = zlib.crc32(message.reverse_path.lower().encode())
     alike = (int(message.mail_class), next_at, overdue_at, *_told_at(message), sender)
     db.executemany(
-        """INSERT INTO recipients (id, address, original, destination, class, next_at, overdue_at, fails_at, late_at, sender)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO recipients (id, address, original, notify, orcpt, destination, class, next_at, overdue_at, fails_at,
+        late_at, sender) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         [
-            (recipient_id, new.address, new.original, new.destination, *alike)
+            (recipient_id, new.address, new.original, new.notify, new.orcpt, new.destination, *alike)
             for recipient_id, new in enumerate(message.recipients, first)
         ],
     )

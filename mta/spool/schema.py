@@ -87,11 +87,19 @@ _VERSION_2 = (
 )
 """`fails_at` is the deadline of what fails by it, `late_at` of what is only told late and was not yet; `sender` is a number
 that stands for the sender (0 for all that came with version 1)."""
+_VERSION_3 = (
+    *(
+        f"ALTER TABLE {table} ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"
+        for table, names in (("messages", ("ret", "envid", "submitter")), ("recipients", ("notify", "orcpt")))
+        for name in names
+    ),
+    "ALTER TABLE messages ADD COLUMN utf8 INTEGER NOT NULL DEFAULT 0",
+)
 _BY_SENDER = """CREATE INDEX IF NOT EXISTS recipients_by_sender
     ON recipients (destination, class, sender, next_at, fails_at) WHERE waiting"""
 _TABLES = """('messages', 'content', 'recipients', 'timeline', 'notices', 'destinations', 'counters', 'tallies',
     'standing_holds')"""
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Entry n makes version n + 1 out of version n."""
 
 

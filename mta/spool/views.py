@@ -106,8 +106,8 @@ def needing_person(
 ) -> tuple[list[MessageView], int]:
     wanted = f"""SELECT id >> {MESSAGE_SHIFT} AS message FROM recipients INDEXED BY recipients_notable
         WHERE {NOTABLE} AND (status = 'dead' OR (status = 'in_doubt' AND next_at IS NULL))
-        UNION SELECT id FROM messages WHERE damaged <> '' AND unfinished > 0
-        UNION SELECT id FROM messages WHERE untold"""
+        UNION SELECT id FROM messages INDEXED BY messages_damaged WHERE damaged <> '' AND unfinished > 0
+        UNION SELECT id FROM messages INDEXED BY messages_untold WHERE untold"""
     if unreported:
         wanted += f" UNION SELECT recipient >> {MESSAGE_SHIFT} FROM notices WHERE kind = '{Notice.REPORT}'"
     total = db.execute(f"SELECT count(*) FROM ({wanted})").fetchone()[0]
@@ -117,24 +117,25 @@ def needing_person(
 
 def damaged(db: sqlite3.Connection) -> tuple[str, ...]:
     """The queue ids in quarantine that are not ended."""
-    rows = db.execute("SELECT queue_id FROM messages WHERE damaged <> '' AND unfinished > 0 ORDER BY id")
+    wanted = "FROM messages INDEXED BY messages_damaged WHERE damaged <> '' AND unfinished > 0"
+    rows = db.execute(f"SELECT queue_id {wanted} ORDER BY id")
     return tuple(as_text(queue_id) for (queue_id,) in rows)
 
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, subject, size, class, kind, accepted_at, expires_at, damaged,
     octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at,
-    deliver_by, by_mode, by_trace, not_before, priority FROM messages WHERE id = ?"""
+    deliver_by, by_mode, by_trace, not_before, priority, ret, envid, utf8, submitter FROM messages WHERE id = ?"""
 _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at, finished_at, remote_host, remote_address,
-    remote_id, reply_code, reply_enhanced, reply_text,
+    remote_id, notify, orcpt, reply_code, reply_enhanced, reply_text,
     (SELECT min(h.destination) FROM standing_holds h WHERE h.destination IN ('*', recipients.destination))
     FROM recipients WHERE id BETWEEN ? AND ? ORDER BY id"""
 
 
 def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, with_timeline: bool = False) -> MessageView:
-    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 22
+    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 26
     queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row[:11]
     key, scope, order, eight_bit, *repeats = row[11:17]
-    *deadline, not_before, priority = row[17:]
+    *deadline, not_before, priority, ret, envid, utf8, submitter = row[17:]
     recipients = db.execute(_RECIPIENTS, (first_id(message), last_id(message))).fetchall()
     return MessageView(
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
@@ -147,11 +148,13 @@ def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, wit
         recipients=tuple(_recipient(recipient, recipient[0] in busy) for recipient in recipients),
         timeline=_timeline(db, message, as_number(accepted), size, repeats) if with_timeline else (),
         deliver_by=deliver_by_of(*deadline), not_before=as_time(not_before), priority=int(as_number(priority)),
+        ret=as_text(ret), envid=as_text(envid), utf8=bool(utf8), submitter=as_text(submitter),
     )  # fmt: skip
 
 
 def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
-    _, address, original, stored, attempts, doubts, next_at, finished_at, host, remote_address, remote_id, *reply, hold = row
+    _, address, original, stored, attempts, doubts, next_at, finished_at, host, remote_address = row[:10]
+    remote_id, notify, orcpt, *reply, hold = row[10:]
     status = as_member(Status, stored, Status.PENDING)
     shown = Status.SENDING if claimed and status in WAITING else status
     return RecipientView(
@@ -159,7 +162,7 @@ def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
         doubts=int(as_number(doubts)), next_attempt_at=as_time(next_at) if shown in WAITING else None,
         finished_at=as_time(finished_at), remote_host=as_text(host), remote_address=as_text(remote_address),
         remote_id=as_text(remote_id), reply=reply_of(*reply),
-        standing_hold=as_text(hold) if shown in WAITING else "",
+        standing_hold=as_text(hold) if shown in WAITING else "", notify=as_text(notify), orcpt=as_text(orcpt),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mta.model.envelope import Kind, MailClass, Notice
+from mta.model.envelope import Kind, MailClass, NewRecipient, Notice
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import (
     Changed,
@@ -746,6 +746,22 @@ class Persons:
         assert [one.status for one in (await view(spool)).recipients] == [Status.CANCELLED, Status.PENDING]
         with pytest.raises(SpoolRefusal, match=r"eve@example\.org"):
             await order(spool, Event.CANCEL, recipient="eve@example.org")
+
+    async def test_what_was_asked_of_dsns_and_who_asked_is_kept(self, house: House, spool: Spool) -> None:
+        recipient = NewRecipient("ann@example.org", "example.org", notify="SUCCESS,DELAY", orcpt="rfc822;ann+2B@old.example")
+        new = replace(message(1), recipients=(recipient,), ret="HDRS", envid="QQ+3D314", utf8=True, submitter="shop")
+        await put(spool, new)
+        spool = await house.reopen()
+        claim = await claimed(spool)
+        assert (claim.ret, claim.envid, claim.utf8) == ("HDRS", "QQ+3D314", True)
+        assert (claim.recipients[0].notify, claim.recipients[0].orcpt) == (recipient.notify, recipient.orcpt)
+        seen = await view(spool)
+        assert (seen.ret, seen.envid, seen.utf8, seen.submitter) == ("HDRS", "QQ+3D314", True, "shop")
+        assert (seen.recipients[0].notify, seen.recipients[0].orcpt) == (recipient.notify, recipient.orcpt)
+        await spool.settle(outcome(claim, Event.REFUSED, NO_USER, notices=[Notice.DSN_FAILED]), NOW)
+        (due,) = await spool.notices(Notice, 10, NOW)
+        assert (due.ret, due.envid, due.utf8) == ("HDRS", "QQ+3D314", True)
+        assert (due.notify, due.orcpt) == (recipient.notify, recipient.orcpt)
 
     async def test_retry_of_a_destination_and_of_everything(self, spool: Spool) -> None:
         for number, domain in ((1, "a.example"), (2, "b.example"), (3, "b.example")):
