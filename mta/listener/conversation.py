@@ -53,13 +53,17 @@ class Answer(NamedTuple):
 
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
-    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch."""
+    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch. `secure`: inside TLS; `user` is who
+    authenticated, "" nobody."""
 
-    def __init__(self, settings: ListenerSettings, now: Callable[[], float], *, is_barred: bool) -> None:
+    def __init__(
+        self, settings: ListenerSettings, now: Callable[[], float], *, is_barred: bool, secure: bool = False
+    ) -> None:
         self._settings = settings
         self._now = now
         self._is_barred = is_barred
         self._junk = 0
+        self.secure, self.user = secure, ""
         self.hello = ""
         self.extended = False
         self.transaction = Transaction()

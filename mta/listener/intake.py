@@ -27,11 +27,14 @@ _KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header f
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who submits: its address (None: not known) and what it said in EHLO or HELO."""
+    """Who submits: its address (None: not known), what it said in EHLO or HELO, whether that was inside TLS, and as whom it
+    authenticated ("": nobody)."""
 
     peer: IpAddress | None
     hello: str
     extended: bool
+    secure: bool = False
+    user: str = ""
 
     def __str__(self) -> str:
         return str(self.peer or "unknown")
@@ -120,6 +123,8 @@ class Intake:
         return trace.Arrival(
             hello=client.hello,
             extended=client.extended,
+            secure=client.secure,
+            user=client.user,
             peer=client.peer,
             hostname=settings.hostname,
             queue_id=name,
@@ -194,6 +199,7 @@ def _message(
         deliver_by=wish.deliver_by or default_deadline(schedule, start),
         not_before=wish.not_before,
         hold_request=wish.hold_request,
+        submitter=arrival.user,
     )
 
 

@@ -195,13 +195,16 @@ class SubmissionSession(SMTP):
                 return
             decoder = await self._read_content(content)
             self._commits = True
-            client = Client(self._peer, self._conversation.hello, self._conversation.extended)
-            reply = await self._intake.submit(transaction, client, decoder, content, self._settings)
+            reply = await self._intake.submit(transaction, self._client(), decoder, content, self._settings)
             self._replies += wire(reply)
         finally:
             self._conversation.reset()
             self._receives_content = self._commits = False
             self._reset_timeout()
+
+    def _client(self) -> Client:
+        it = self._conversation
+        return Client(self._peer, it.hello, it.extended, it.secure, it.user)
 
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
         """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was

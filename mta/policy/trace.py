@@ -42,7 +42,8 @@ _REMOTE_IDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """How a message came in. `hello` is what the client said in EHLO or HELO, `peer` its address (None: not known), `sole`
+    """How a message came in. `hello` is what the client said in EHLO or HELO, inside TLS if `secure`, authenticated as
+    `user` ("": not at all); `peer` its address (None: not known), `sole`
     the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
     Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`."""
 
@@ -55,6 +56,13 @@ class Arrival:
     at: float
     requests: Requests = NO_REQUESTS
     began_at: float = 0.0
+    secure: bool = False
+    user: str = ""
+
+    @property
+    def protocol(self) -> str:
+        """What stands behind `with` (RFC 3848)."""
+        return f"{'ESMTP' if self.extended else 'SMTP'}{'S' * self.secure}{'A' * bool(self.user)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +135,11 @@ def _is_dropped(field: header.Field, *, keeps_priority: bool) -> bool:
 
 def received(arrival: Arrival) -> bytes:
     """The trace field (RFC 5321 section 4.4), folded."""
-    protocol = "ESMTP" if arrival.extended else "SMTP"
     recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole else ""
     priority = f"\r\n\tPRIORITY {arrival.requests.priority}" if arrival.requests.priority is not None else ""
     return (
         f"Received: from {hello_name(arrival.hello)} ({_literal(arrival.peer)})\r\n"
-        f"\tby {arrival.hostname} with {protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
+        f"\tby {arrival.hostname} with {arrival.protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
         f"\t{date_time(arrival.at)}\r\n"
     ).encode("ascii")
 
