@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.observe.log import LogLines, key_values
 from mta.ports import Called, Callers, Reach
+from mta.scheduler import DestinationStanding
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool, SpoolError
 from mta.spool.sqlite import open_sqlite
@@ -193,6 +194,8 @@ class _Turns:
     def __init__(self, computer: Computer, machine: Machine, spool: Any) -> None:
         self._computer, self._machine = computer, machine
         self._passed: dict[Lane, Counter[str]] = {}
+        self._urgent: dict[str, list[MailClass]] = {}
+        """The turns that were had while urgent mail for a destination waited."""
         self._claim, self._ring = spool.claim, spool.doorbell.ring_delivery
         spool.claim, spool.doorbell.ring_delivery = self._claimed, self._rung
 
@@ -201,6 +204,8 @@ class _Turns:
     ) -> Any:
         for mail_class in classes:
             self._passed.pop((destination, mail_class), None)
+            if mail_class is MailClass.URGENT:
+                self._urgent.pop(destination, None)
         found = await self._claim(destination, limit, now, classes)
         if found is not None and self._machine.alive:
             self._pass(destination, found.mail_class)
@@ -209,11 +214,13 @@ class _Turns:
     def _rung(self, destination: str, at: float, mail_class: MailClass) -> None:
         if at <= self._computer.clock.now():
             self._passed.setdefault((destination, mail_class), Counter())
+            if mail_class is MailClass.URGENT:
+                self._urgent.setdefault(destination, [])
         self._ring(destination, at, mail_class)
 
     def _pass(self, served: str, mail_class: MailClass) -> None:
         daemon = self._computer.daemon
-        if not self._passed or daemon is None or not daemon.runs:
+        if not (self._passed or self._urgent) or daemon is None or not daemon.runs:
             return
         standings = daemon.scheduler.standings()
         for lane, passed in list(self._passed.items()):
@@ -224,6 +231,19 @@ class _Turns:
                 passed[served] += 1
                 course = self._computer.course
                 course.check(invariants.of_turns(lane[0], passed, course.scenario))
+        self._overtake(served, mail_class, standings)
+
+    def _overtake(self, served: str, mail_class: MailClass, standings: Mapping[str, DestinationStanding]) -> None:
+        """A turn could have been urgent mail's if it was at its destination, or that has no session at all."""
+        course = self._computer.course
+        for destination, turns in list(self._urgent.items()):
+            standing = standings.get(destination)
+            if standing is not None and standing.rests_for:
+                del self._urgent[destination]
+            elif standing is None or destination == served:
+                turns.append(mail_class)
+                lower = sum(it is not MailClass.URGENT for it in turns)
+                course.check(invariants.of_urgent(destination, lower, len(turns), course.scenario))
 
 
 def _config(scenario: Scenario, folder: Path) -> Config:

@@ -95,6 +95,14 @@ def of_turns(waiting: str, passed: Counter[str], scenario: Scenario) -> Iterator
             yield Violation("no destination starves", f"{waiting} waited while {other} had {turns} turns")
 
 
+def of_urgent(waiting: str, lower: int, turns: int, scenario: Scenario) -> Iterator[Violation]:
+    """While urgent mail for `waiting` was due, and its destination did not rest, so many of the `turns` that could have been
+    its own were of other classes. Those are owed their shares, and each session may have begun its turn before."""
+    settings = scenario.settings
+    if lower > settings.max_sessions + 6 + 2 * settings.bulk_share * turns:
+        yield Violation("urgent mail goes first", f"to {waiting} it waited for {lower} turns of other classes")
+
+
 def of_tasks(count: int, scenario: Scenario) -> Iterator[Violation]:
     settings = scenario.settings
     limit = 120 + 4 * settings.max_sessions + 2 * settings.max_connections  # deadlines are kept fifty at a time

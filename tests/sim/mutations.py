@@ -19,7 +19,9 @@ from mta.listener.conversation import Conversation
 from mta.listener.protocol import SubmissionSession
 from mta.model.envelope import Kind, NewMessage, Notice
 from mta.model.outcome import Observation, Phase, Seen
+from mta.policy import lanes
 from mta.policy.agenda import Agenda, Turn
+from mta.policy.lanes import Counts, LaneRules, Order, Turns
 from mta.reports.drafts import Draft
 from mta.reports.stage import Reports
 from mta.smtp.inbox import Inbox
@@ -188,6 +190,19 @@ def fairness_between_destinations() -> Iterator[None]:
         return begin(self, now)
 
     with patch.object(Agenda, "begin", begin_with_the_last):
+        yield
+
+
+@breaks("urgent mail goes first")
+def lanes_of_urgent_mail() -> Iterator[None]:
+    """No session is for urgent mail alone, and the lowest class gets the next free one."""
+    real = lanes.order
+
+    def order(rules: LaneRules, cap: int, running: Counts, waiting: Sequence[bool], turns: Turns) -> Order:
+        found = real(replace(rules, urgent_reserve=0.0), cap, running, waiting, turns)
+        return Order(found.owed, found.others[::-1])
+
+    with patch.object(lanes, "order", order):
         yield
 
 

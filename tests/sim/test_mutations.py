@@ -11,7 +11,7 @@ SEEDS = 300
 DAYS = 1.0
 FEW, MANY = 20, 80
 """Messages. Few are enough where a crash has to come at one instant; turns and late replies need a queue."""
-MESSAGES = {"fairness between destinations": MANY, "session discard after a timeout": MANY}
+MESSAGES = {"fairness between destinations": MANY, "session discard after a timeout": MANY, "lanes of urgent mail": MANY}
 
 
 def play_without(mutation: Mutation, scenario: Scenario) -> Run:
@@ -35,8 +35,8 @@ def test_a_protection_that_is_switched_off_is_missed(name: str) -> None:
     assert play(scenario).violation is None, f"seed {seed} breaks a promise by itself"
 
 
-def test_there_are_twelve() -> None:
-    assert len(MUTATIONS) == 12
+def test_there_are_thirteen() -> None:
+    assert len(MUTATIONS) == 13
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
