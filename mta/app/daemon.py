@@ -102,7 +102,7 @@ class Daemon:
         self._spawn("alerts", self.alerts.run())
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
         self._spawn("reconciling", reconcile_for_ever(self.spool, self.delivery, self.runtime.clock, self.observe))
-        self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.longest_retry(self.config), self.observe))
+        self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
         for problem in warnings(self.config):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from mta.app.upkeep import Waits
 from mta.config.model import Config, CriticalLimits, WarningLimits
 from mta.control.health import HealthRules, Limits
 from mta.delivery.worker import DeliverySettings
@@ -56,9 +57,8 @@ def scheduler(config: Config) -> SchedulerSettings:
     return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes), lanes)
 
 
-def longest_retry(config: Config) -> float:
-    """Seconds between two attempts, of whatever class, at most."""
-    return max(policy.longest for policy in config.classes.values())
+def waits(config: Config) -> Waits:
+    return Waits(max(policy.longest for policy in config.classes.values()), config.delivery.in_doubt_delay)
 
 
 def delivery(config: Config) -> DeliverySettings:

@@ -2,14 +2,14 @@
 service manager hears that the loop lives."""
 
 import asyncio
+from dataclasses import dataclass
 
 from mta.app.systemd import Notifier
 from mta.config.model import Spool as Retention
 from mta.delivery.worker import Delivery
 from mta.model.events import Trouble
-from mta.model.lifecycle import Event
 from mta.ports import Clock, Observer
-from mta.spool.base import Reconciled, Selection, Spool, SpoolError
+from mta.spool.base import Reconciled, Spool, SpoolError
 
 PURGE_INTERVAL = 300.0
 PURGE_BATCH = 500
@@ -56,6 +56,14 @@ async def reconcile_for_ever(spool: Spool, delivery: Delivery, clock: Clock, obs
             observer(Trouble("warning", "deliveries ended without a result: their recipients go on", detail))
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds: the longest wait between two attempts, of whatever class; how long a doubt rests before it is sent again."""
+
+    longest: float
+    doubt_rest: float
+
+
 class _Lead:
     """By how much the wall clock leads the loop's, looked at every `CLOCK_INTERVAL`: by a timer without a task, since
     nothing else here is awake so often."""
@@ -84,12 +92,12 @@ class _Lead:
             self._timer = self._loop.call_later(CLOCK_INTERVAL, self._look, stepped)
 
 
-async def watch_clock(spool: Spool, clock: Clock, longest: float, observer: Observer) -> None:
+async def watch_clock(spool: Spool, clock: Clock, waits: Waits, observer: Observer) -> None:
     """Whoever sleeps to an instant of the wall clock is woken where it steps. Where it goes back, what was deferred before
-    would wait for so much longer: it is due now instead. So is, at the start, what would wait for more than `longest`
-    seconds: the clock went back meanwhile. What is scheduled waits for its instant."""
+    would wait for so much longer: it is due now instead. So is, at the start, what would wait for longer than anything
+    does: the clock went back meanwhile. What is scheduled waits for its instant."""
     lead = _Lead(clock)
-    if found := await _make_due(spool, clock, longest, observer):
+    if found := await _bring_forward(spool, clock, waits.longest, waits.doubt_rest, observer):
         why = "the clock was wrong when it was deferred, or retries have been made more frequent since"
         observer(Trouble("warning", f"mail to {found} destinations waited for longer than any retry; it is due now", why))
     while True:
@@ -98,15 +106,14 @@ async def watch_clock(spool: Spool, clock: Clock, longest: float, observer: Obse
         spool.doorbell.ring_deadlines()
         if step < -STEP_BACK:
             observer(Trouble("warning", f"the clock went back by {-step:.0f} s: all deferred mail is due now"))
-            await _make_due(spool, clock, 0.0, observer)
+            await _bring_forward(spool, clock, 0.0, waits.doubt_rest, observer)
 
 
-async def _make_due(spool: Spool, clock: Clock, beyond: float, observer: Observer) -> int:
-    """What would wait for more than `beyond` seconds; to how many destinations that was. Trouble with the spool is waited
-    out."""
+async def _bring_forward(spool: Spool, clock: Clock, beyond: float, doubt_rest: float, observer: Observer) -> int:
+    """As the spool's verb. Trouble with the spool is waited out."""
     while True:
         try:
-            return len(await spool.order(Event.RETRY, Selection(beyond=beyond), clock.now()))
+            return await spool.bring_forward(beyond, doubt_rest, clock.now())
         except SpoolError as error:
             observer(Trouble("warning", "deferred mail could not be made due; trying again later", str(error)))
         await asyncio.sleep(CLOCK_INTERVAL)

@@ -334,12 +334,11 @@ class SpoolRefusal(ValueError):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a verb is for: messages by queue id (with `recipient` "" for all of theirs), else a `destination`, else
-    everything; of the last two, `beyond`, only what would wait for more than so many seconds."""
+    everything."""
 
     queue_ids: tuple[str, ...] = ()
     recipient: str = ""
     destination: str = ""
-    beyond: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,6 +502,11 @@ class Spool(Protocol):
         `queue_ids` all messages or none: raises `SpoolRefusal` for a message with no recipient that the verb applies to,
         naming the first, and for an unknown id or recipient. By destination, or for everything, only RETRY, and that not
         of what is scheduled for later."""
+        ...
+
+    async def bring_forward(self, beyond: float, doubt_rest: float, now: float) -> int:
+        """After the clock went back: what would wait for more than `beyond` seconds is due now, and a doubt that is to be
+        retried after at most `doubt_rest` seconds; nothing of what is scheduled. To how many destinations that was."""
         ...
 
     async def standing_hold(self, destination: str, held: bool, now: float) -> None:

@@ -6,8 +6,10 @@ doubt is never forgotten. By destination or for everything the work is cut into 
 nor a transaction follows the backlog.
 """
 
+import math
 import sqlite3
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from mta.model.address import AddressError, parse_address
 from mta.model.envelope import MailClass
@@ -149,22 +151,33 @@ def _count_ended_damage(db: sqlite3.Connection, effects: Effects, row: Recipient
         effects.change(Sum.TALLY, "damaged", -1)
 
 
-_DUE_NOW = f"""UPDATE recipients SET next_at = :now, refusals = 0 WHERE id IN (
+_DUE_NOW = f"""UPDATE recipients SET next_at = iif(status = 'pending', :now, :rested), refusals = 0 WHERE id IN (
     SELECT r.id FROM recipients r INDEXED BY recipients_due WHERE r.waiting AND r.destination = :destination
-    AND r.class = :class AND r.next_at > :after AND r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
-        SELECT 1 FROM messages m WHERE m.id = r.id >> {MESSAGE_SHIFT} AND m.not_before > :now)) LIMIT :room)"""
+    AND r.class = :class AND r.next_at > :after AND (
+        r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
+            SELECT 1 FROM messages m WHERE m.id = r.id >> {MESSAGE_SHIFT} AND m.not_before > :now))
+        OR r.status = 'in_doubt' AND r.next_at > :rested) LIMIT :room)"""
 """What was tried is released, also where the clock went back behind its release since."""
 
 
-def retry_slice(db: sqlite3.Connection, effects: Effects, destination: str, beyond: float) -> int:
-    """Makes at most `SLICE` pending recipients of a destination due now that would wait for more than `beyond` seconds, none
-    before its release. How many."""
+@dataclass(frozen=True, slots=True)
+class Sooner:
+    """What is made due: pending recipients that would wait for more than `beyond` seconds, at once, and doubts that are to
+    be retried, after at most `doubt_rest` seconds. A person's `retry` is for all of the former, for none of the latter."""
+
+    beyond: float = 0.0
+    doubt_rest: float = math.inf
+
+
+def retry_slice(db: sqlite3.Connection, effects: Effects, destination: str, sooner: Sooner) -> int:
+    """At most `SLICE` recipients of a destination, none before its release. How many."""
     total = 0
     for mail_class in MailClass:
         changed = db.execute(
             _DUE_NOW,
             {
-                "now": effects.now, "after": effects.now + beyond, "destination": destination,
+                "now": effects.now, "after": effects.now + sooner.beyond, "rested": effects.now + sooner.doubt_rest,
+                "destination": destination,
                 "class": int(mail_class), "room": SLICE - total,
             },
         ).rowcount

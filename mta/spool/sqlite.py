@@ -50,6 +50,7 @@ from mta.spool.connection import (
     snapshot,
     storage_error,
 )
+from mta.spool.orders import Sooner
 from mta.spool.retries import retry
 from mta.spool.searches import Searches
 from mta.spool.senders import Senders
@@ -273,10 +274,16 @@ class SqliteSpool:
         if event is not Event.RETRY:
             raise SpoolRefusal(f"{event} needs a message")
         if selection.destination:
-            return await retry([selection.destination], selection.beyond, self._commits, now)
+            return await retry([selection.destination], Sooner(), self._commits, now)
+        return await self._sooner(Sooner(), now)
+
+    async def bring_forward(self, beyond: float, doubt_rest: float, now: float) -> int:
+        return len(await self._sooner(Sooner(beyond, doubt_rest), now))
+
+    async def _sooner(self, sooner: Sooner, now: float) -> list[Changed]:
         changed: list[Changed] = []
         async for page in self._pages(now):
-            changed += await retry([name for name, _ in page], selection.beyond, self._commits, now)
+            changed += await retry([name for name, _ in page], sooner, self._commits, now)
         return changed
 
     async def _pages(self, now: float) -> AsyncIterator[Sequence[tuple[str, Mapping[MailClass, float]]]]:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from mta.app.upkeep import reconcile_for_ever, watch_clock
+from mta.app.upkeep import Waits, reconcile_for_ever, watch_clock
 from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Trouble
 from mta.model.lifecycle import Status
@@ -15,12 +15,14 @@ from tests.delivery.house import CONTENT, POLICY, House
 from tests.delivery.test_days import DAY, pause, play
 from tests.support.remote import Remotes
 
+WAITS = Waits(POLICY.longest, 600.0)
+
 
 def test_b34_a_clock_that_goes_back_by_a_day_delays_nothing_by_a_day(tmp_path: Path) -> None:
     """B34 (a): what waits for some minutes is due within one look at the clock; a small correction changes nothing."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, WAITS, home.facts.append))
         replies = iter(["451 4.7.1 later"] * 2)
         remotes.decide = lambda phase, address, path: next(replies, None) if phase is Phase.RCPT else None
         first = await home.submit("a@example.org")
@@ -79,7 +81,7 @@ def test_b34_a_clock_that_leaps_releases_what_is_scheduled_within_ten_seconds(tm
     """B34 (b): its instant is the wall clock's, wherever that goes."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, WAITS, home.facts.append))
         later = await schedule(home, "a@example.org", 3600)
         await pause(100)
         home.clock.step += 3600
@@ -94,7 +96,7 @@ def test_b34_a_clock_that_goes_back_releases_nothing_early(tmp_path: Path) -> No
     """B34 (a): what was deferred is due now, what a program has scheduled is not."""
 
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, WAITS, home.facts.append))
         later = await schedule(home, "a@example.org", 300)
         await pause(100)
         home.clock.step -= DAY
@@ -121,7 +123,7 @@ def test_b34_a_clock_that_went_back_while_nobody_looked_delays_nothing_by_days(t
         await pause(POLICY.longest)
         assert (await home.recipient(first)).attempts == 1
         for _ in range(2):  # the second start finds nothing to do
-            watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+            watching = asyncio.create_task(watch_clock(home.spool, home.clock, WAITS, home.facts.append))
             await pause(300)
             watching.cancel()
         assert (await home.recipient(first)).status is Status.SENT
@@ -133,7 +135,7 @@ def test_b34_a_clock_that_went_back_while_nobody_looked_delays_nothing_by_days(t
 
 def test_a_step_of_two_seconds_rings_for_those_who_sleep_to_an_instant(tmp_path: Path) -> None:
     async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
-        watching = asyncio.create_task(watch_clock(home.spool, home.clock, POLICY.longest, home.facts.append))
+        watching = asyncio.create_task(watch_clock(home.spool, home.clock, WAITS, home.facts.append))
         await pause(25)
         home.spool.doorbell.deadlines.clear()
         await pause(25)

@@ -773,15 +773,25 @@ class Persons:
         assert (changed.address, changed.note) == ("b.example", "2 recipients due now")
         assert spool.doorbell.take_due() == {normal("b.example"): NOW + 1}
         assert [await spool.next_due(name, NOW) for name in ("a.example", "b.example")] == [NOW + DAY, NOW + 1]
-        assert await spool.order(Event.RETRY, Selection(beyond=DAY), NOW + 2) == []
-        assert await spool.next_due("a.example", NOW) == NOW + DAY
-        (changed,) = await spool.order(Event.RETRY, Selection(beyond=DAY - 10), NOW + 2)
-        assert changed.address == "a.example"
+        await spool.order(Event.RETRY, Selection(), NOW + 2)
         assert await spool.next_due("a.example", NOW) == NOW + 2
-        claim = await claimed(spool, "a.example", NOW + 2)
-        await spool.settle(outcome(claim, Event.DEFERRED, LATER, next_at=NOW + DAY), NOW + 2)
-        await spool.order(Event.RETRY, Selection(), NOW + 3)
-        assert await spool.next_due("a.example", NOW) == NOW + 3
+
+    async def test_what_would_wait_too_long_is_brought_forward(self, spool: Spool) -> None:
+        """A doubt keeps its rest, what is held for a person waits for one, and no person's retry reaches a doubt."""
+        await put(spool, message(1, ["u@a.example"]))
+        await spool.settle(outcome(await claimed(spool, "a.example"), Event.DEFERRED, LATER, next_at=NOW + DAY), NOW)
+        for number, domain, again in ((2, "b.example", NOW + DAY), (3, "c.example", None)):
+            await put(spool, message(number, [f"u@{domain}"]))
+            claim = await claimed(spool, domain)
+            await mark(spool, claim)
+            await spool.settle(outcome(claim, Event.DOUBTED, LATER, next_at=again), NOW)
+        assert await spool.bring_forward(DAY, 600, NOW) == 0
+        await spool.order(Event.RETRY, Selection(destination="b.example"), NOW)
+        assert await spool.next_due("b.example", NOW) == NOW + DAY
+        assert await spool.bring_forward(DAY - 10, 600, NOW) == 2
+        due = [await spool.next_due(name, NOW) for name in ("a.example", "b.example", "c.example")]
+        assert due == [NOW, NOW + 600, None]
+        assert await spool.bring_forward(0, 600, NOW) == 0
 
     async def test_only_retry_goes_without_naming_messages(self, spool: Spool) -> None:
         await put(spool, message(1))
