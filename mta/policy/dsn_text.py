@@ -183,10 +183,15 @@ def _times(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def _attached(dsn: Dsn) -> str:
+    if dsn.original_message:
+        return "Your message is attached."
+    if not dsn.original_header:
+        return "The message itself is not stored here any more, so its header is not attached."
+    if dsn.withheld:
+        return f"Only the header of your message is attached, not all of it: {dsn.withheld}."
+    return "The header of your message is attached."
+
+
 def _closing(dsn: Dsn) -> str:
-    attached = (
-        "The header of your message is attached."
-        if dsn.original_header
-        else "The message itself is not stored here any more, so its header is not attached."
-    )
-    return f"{attached} For help, ask the postmaster of this mail system and quote the queue id."
+    return f"{_attached(dsn)} For help, ask the postmaster of this mail system and quote the queue id."

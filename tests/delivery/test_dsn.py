@@ -49,7 +49,7 @@ async def test_dsn_05_where_dsn_is_not_offered_we_tell_who_asked_for_success(tmp
         await home.submit(*ASKS, ret="FULL", envid="Q", asks=ASKS)
         await home.deliver()
         (message,) = mx.messages
-        assert message.mail == "MAIL FROM:<shop@example.com>"
+        assert message.mail == "MAIL FROM:<shop@example.com> SIZE=25"
         assert message.rcpts == [f"RCPT TO:<{address}>" for address in ASKS]
         assert await told(home) == [(Notice.DSN_RELAYED, "a")]
 
