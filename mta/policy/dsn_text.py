@@ -6,6 +6,7 @@ nevertheless is named, whatever else happened.
 
 from collections.abc import Iterator
 
+from mta.model.notify import Of, wants
 from mta.model.outcome import Phase
 from mta.model.text import safe_text
 from mta.policy.compose import date_time, wrapped
@@ -149,7 +150,8 @@ def _consequences(recipient: DsnRecipient, dsn: Dsn) -> Iterator[str]:
     if recipient.fate is Fate.GIVEN_UP and recipient.attempts:
         yield f"Given up after {_times(recipient.attempts, 'attempt')}."
     if recipient.fate is Fate.DELAYED:
-        yield f"It is tried again until {date_time(dsn.will_retry_until)}. You will be told if that fails."
+        told = "You will be told" if wants(recipient.notify, Of.FAILURE) else "As you asked, you will not be told"
+        yield f"It is tried again until {date_time(dsn.will_retry_until)}. {told} if that fails."
     if recipient.fate is Fate.RELAYED:
         yield from _handed_over(dsn)
     elif recipient.doubts:

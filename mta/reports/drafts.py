@@ -115,6 +115,7 @@ def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
         attempts=notice.attempts,
         doubts=notice.doubts,
         orcpt=notice.orcpt,
+        notify=notice.notify,
     )
 
 

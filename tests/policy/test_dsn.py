@@ -252,6 +252,14 @@ def test_a_person_is_told_what_it_means(case: str, told: list[str]):
     assert "06ABCDEFGHJKMN00" in text
 
 
+@pytest.mark.parametrize(
+    ("notify", "told"), [("", "You will be told if"), ("DELAY", "you will not be told if"), ("DELAY,FAILURE", "You will be")]
+)
+def test_dsn_06_a_delay_says_whether_a_failure_is_told(notify: str, told: str):
+    it = DsnRecipient("a@b.test", "", Fate.DELAYED, BUSY, "", "rcpt", 1, 0, notify=notify)
+    assert told in text_of(compose_dsn(dsn(it), STAMP))
+
+
 @pytest.mark.parametrize("case", ["failed", "delayed", "null-mx", "deadline", "late", "relayed"])
 def test_without_a_doubt_none_is_raised(case: str):
     assert "may have been" not in text_of(compose_dsn(CASES[case], STAMP))
