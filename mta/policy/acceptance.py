@@ -135,7 +135,7 @@ def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath 
         return dsn
     address = _address(parsed.path, non_ascii=553, status="5.1.3")
     found = address if isinstance(address, Reply) else _routable(address, rules)
-    if isinstance(found, Reply):
+    if isinstance(found, Reply) or not parsed.parameters:
         return found
     recipients = (replace(it, notify=dsn.notify, orcpt=dsn.orcpt) for it in found.recipients)
     return replace(found, recipients=tuple(recipients))

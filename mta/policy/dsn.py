@@ -48,8 +48,7 @@ _CLASSES = {Fate.REFUSED: "5", Fate.GIVEN_UP: "45", Fate.DELAYED: "4", Fate.UNDE
 class DsnRecipient:
     """`submitted_as` is the address that an alias replaced, else ""; `remote_mta` the host that was tried last, else "";
     `reply` its reply or our finding; `phase` the stage of the conversation it came in; `doubts` how often the final dot
-    went out and its reply was not read; `orcpt` and `notify` as in
-    `NewRecipient`."""
+    went out and its reply was not read; `orcpt` and `notify` as in `NewRecipient`."""
 
     final_recipient: str
     submitted_as: str

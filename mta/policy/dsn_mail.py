@@ -1,7 +1,7 @@
 """A DSN as the mail it is sent as (RFC 6522 section 3, RFC 3464 section 2, RFC 3834 sections 3 and 5, RFC 6758).
 
-Rules: three parts - for people, for programs, the header section of the original, or all of it where that
-was asked for (no RET is headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
+Rules: three parts - for people, for programs, the header section of the original, or all of it where that was asked for
+(no RET is headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
 """
 
 from mta.policy import dsn_text

@@ -186,8 +186,11 @@ def _times(count: int, noun: str) -> str:
 
 
 def _attached(dsn: Dsn) -> str:
+    """What comes with it, or why it does not; "" where nothing came back that could."""
     if dsn.original_message:
         return "Your message is attached."
+    if not dsn.original_header and all(it.fate is Fate.UNDECIDED for it in dsn.recipients):
+        return ""
     if not dsn.original_header:
         return "The message itself is not stored here any more, so its header is not attached."
     if dsn.withheld:
@@ -196,4 +199,4 @@ def _attached(dsn: Dsn) -> str:
 
 
 def _closing(dsn: Dsn) -> str:
-    return f"{_attached(dsn)} For help, ask the postmaster of this mail system and quote the queue id."
+    return f"{_attached(dsn)} For help, ask the postmaster of this mail system and quote the queue id.".lstrip()

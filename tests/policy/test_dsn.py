@@ -292,6 +292,11 @@ def test_status_fits_the_action(fate: Fate, reply: Reply, status: str):
     assert status_of(recipient(fate=fate, reply=reply)) == status
 
 
+def test_a_held_doubt_without_its_header_is_not_said_to_be_gone():
+    it = recipient(fate=Fate.UNDECIDED, reply=DOUBT, phase="final", doubts=1)
+    assert "not stored here" not in text_of(compose_dsn(dsn(it, header=b""), STAMP))
+
+
 def test_only_the_header_of_the_original_goes_back():
     """DSN-10."""
     content = compose_dsn(dsn(recipient()), STAMP)
