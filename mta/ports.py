@@ -182,10 +182,11 @@ class Session(Protocol):
         forward_paths: Sequence[str],
         *,
         pipelined: bool,
-        rcpt_parameters: Sequence[str] = (),
+        rcpt_parameters: Sequence[Sequence[str]] = (),
     ) -> EnvelopeReplies:
         """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT.
-        `parameters` are those of MAIL, `rcpt_parameters` those of every RCPT."""
+        `parameters` are those of MAIL, `rcpt_parameters` those of each RCPT (none at all, or one sequence
+        for each forward path)."""
         ...
 
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:

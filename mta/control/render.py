@@ -171,6 +171,8 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
         yield "not before", clock(document["not_before"])
     if document["deliver_by"]:
         yield "deadline", f"{clock(document['deliver_by'])}, {_DEADLINES.get(document['deliver_by_mode'], '')}"
+    if asked := [f"{name.upper()}={document[name]}" for name in ("ret", "envid") if document[name]]:
+        yield "DSN", " ".join(asked)
     if any(recipient["finished_at"] is None for recipient in document["recipients"]):
         yield "gives up", clock(document["expires_at"])
     if document["damaged"]:
@@ -193,6 +195,8 @@ def _standing(recipient: Json, indent: str = "", not_before: str | None = None) 
     elif recipient["status"] == "in_doubt":
         head += ", waits for a person"
     yield indent + safe_text(head)
+    if asked := [f"{name.upper()}={recipient[name]}" for name in ("notify", "orcpt") if recipient[name]]:
+        yield f"{indent}    " + safe_text(" ".join(asked))
     if recipient["remote_host"]:
         queued = f", there queued as {recipient['remote_id']}" if recipient["remote_id"] else ""
         yield f"{indent}    " + safe_text(f"{recipient['remote_host']} [{recipient['remote_address']}]{queued}")

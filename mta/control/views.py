@@ -46,6 +46,8 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "damaged": view.damaged or None,
         "deliver_by_mode": view.deliver_by.mode.value if view.deliver_by else None,
         "priority": view.priority,
+        "ret": view.ret or None,
+        "envid": view.envid or None,
     }
 
 
@@ -63,6 +65,8 @@ def _recipient(view: RecipientView) -> Json:
         "reply": reply_document(view.reply),
         "original": view.original or None,
         "held_by_order": view.standing_hold or None,
+        "notify": view.notify or None,
+        "orcpt": view.orcpt or None,
     }
 
 

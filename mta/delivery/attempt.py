@@ -21,7 +21,7 @@ from mta.model.reply import finding
 from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
 from mta.policy.routing import Candidate
-from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay
+from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.ports import Clock, Session, Sessions
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
@@ -223,12 +223,13 @@ class Attempt:
     # ------------------------------------------------ transactions
     async def _transaction(self, session: Session, changes: set[Change]) -> Result:
         recipients = self.open[: recipients_per_transaction(session.extensions)]
-        asked = parameters(self.claim, session, changes, self.clock.now())
+        asked = parameters(self.claim, recipients, session, changes, self.clock.now())
         if isinstance(asked, Verdict):
             if asked.scope is Scope.SESSION:
                 return Result(host=asked)
             return Result(verdicts={it.id: asked for it in recipients})
-        relayed = tells_relay(self.claim.deliver_by, asked[0], self.clock.now())
+        traced = tells_relay(self.claim.deliver_by, asked[0], self.clock.now())
+        relayed = [it.id for it, of in zip(recipients, asked[1], strict=True) if traced or tells_success(it.notify, of)]
         transaction = Transaction(
             self.means.spool,
             self.claim,
@@ -239,7 +240,7 @@ class Attempt:
             lambda accepted: self.mark(accepted, session),
         )
         result = await transaction.run()
-        result.relayed = relayed
+        result.relayed = frozenset(relayed)
         if not (result.verdicts or result.later or result.host or result.change):
             result.host = _senseless()
         return result
@@ -247,7 +248,7 @@ class Attempt:
     def _record(self, result: Result, session: Session) -> None:
         for recipient_id, verdict in result.verdicts.items():
             self.conclusions[recipient_id] = Conclusion(
-                verdict, session.host, session.address, session.tls, relayed=result.relayed
+                verdict, session.host, session.address, session.tls, relayed=recipient_id in result.relayed
             )
             if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
                 self.trouble = verdict

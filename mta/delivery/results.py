@@ -20,7 +20,7 @@ from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 class Conclusion:
     """A verdict on a recipient and where it was had. `refusals` as in `ClaimedRecipient`; `counted` False where nothing
     was tried: then it is due again after `at_least` seconds, whatever its schedule. `relayed`: with a delivery, that the
-    sender is to be told of it (`policy.transaction.tells_relay`)."""
+    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`)."""
 
     verdict: Verdict
     host: str = ""
@@ -70,6 +70,7 @@ def result(
             warn=warn,
             alerts=rules.alerts,
             relayed=conclusion.relayed,
+            notify=recipient.notify,
         ),
     )
 
@@ -135,7 +136,9 @@ def expired(claim: Claim, recipient: ClaimedRecipient, deliver_by: DeliverBy) ->
     last = f"; the last answer was: {recipient.reply}" if recipient.reply is not None else ""
     text = f"not delivered by {date_time(deliver_by.at)}, the time asked for{last}"
     if deliver_by.fails:
-        notices = notices_for(claim.kind, claim.reverse_path, Event.REFUSED, held_doubt=False, warn=False)
+        notices = notices_for(
+            claim.kind, claim.reverse_path, Event.REFUSED, held_doubt=False, warn=False, notify=recipient.notify
+        )
         return RecipientResult(recipient.id, Event.REFUSED, finding("5.4.7", text), counted=False, notices=notices)
     return RecipientResult(
         recipient.id,
@@ -144,5 +147,7 @@ def expired(claim: Claim, recipient: ClaimedRecipient, deliver_by: DeliverBy) ->
         next_attempt_at=recipient.next_at,
         counted=False,
         refusals=recipient.refusals,
-        notices=notices_for(claim.kind, claim.reverse_path, Event.DEFERRED, held_doubt=False, warn=False, late=True),
+        notices=notices_for(
+            claim.kind, claim.reverse_path, Event.DEFERRED, held_doubt=False, warn=False, late=True, notify=recipient.notify
+        ),
     )

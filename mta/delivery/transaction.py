@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
-from mta.policy.transaction import droppable, mail_parameters, rcpt_parameters, required_only
+from mta.policy.transaction import droppable, dsn_parameters, mail_parameters, rcpt_parameters, required_only
 from mta.ports import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
@@ -26,25 +26,26 @@ class Result:
     later: list[ClaimedRecipient] = field(default_factory=list)
     host: Verdict | None = None
     change: Change | None = None
-    relayed: bool = False
-    """The sender is to be told of what is delivered here."""
+    relayed: frozenset[int] = frozenset()
+    """Ids of recipients whose sender is to be told if they are delivered here."""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
 
 
 def parameters(
-    claim: Claim, session: Session, changes: Collection[Change], now: float
-) -> tuple[tuple[str, ...], tuple[str, ...]] | Verdict:
-    """Those of MAIL and those of every RCPT, as of `now`; or why this mail is not for this server."""
+    claim: Claim, recipients: Sequence[ClaimedRecipient], session: Session, changes: Collection[Change], now: float
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]] | Verdict:
+    """Those of MAIL and those of the RCPT of each recipient, as of `now`; or why this mail is not for this server."""
     of_mail = mail_parameters(
         session.extensions, claim.size, claim.eight_bit, priority=claim.priority, deliver_by=claim.deliver_by, now=now
     )
     if isinstance(of_mail, Verdict):
         return of_mail
     if Change.WITHOUT_PARAMETERS in changes:
-        return required_only(of_mail), ()
-    answerable = claim.reverse_path != ""
-    return of_mail, rcpt_parameters(session.extensions, claim.deliver_by, now) if answerable else ()
+        return required_only(of_mail), ((),) * len(recipients)
+    deadline = claim.deliver_by if claim.reverse_path else None  # else there is nobody to give its word to
+    of_rcpts = (rcpt_parameters(session.extensions, deadline, now, it.notify, it.orcpt) for it in recipients)
+    return (*of_mail, *dsn_parameters(session.extensions, claim.ret, claim.envid)), tuple(of_rcpts)
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class Transaction:
     session: Session
     recipients: Sequence[ClaimedRecipient]
     parameters: tuple[str, ...]
-    rcpt_parameters: tuple[str, ...]
+    rcpt_parameters: tuple[tuple[str, ...], ...]
     changes: frozenset[Change]
     gate: Gate
     result: Result = field(default_factory=Result)
@@ -78,10 +79,10 @@ class Transaction:
     def _pipelined(self) -> bool:
         return "PIPELINING" in self.session.extensions and Change.UNPIPELINED not in self.changes
 
-    def _ruling(self, observation: Observation) -> Ruling:
+    def _ruling(self, observation: Observation, of_rcpt: Sequence[str] = ()) -> Ruling:
         situation = Situation(
             parameters=droppable(self.parameters),
-            rcpt_parameters=bool(self.rcpt_parameters),
+            rcpt_parameters=bool(of_rcpt),
             pipelined=self._pipelined,
             accepted=len(self.accepted),
             starttls_offered="STARTTLS" in self.session.extensions,
@@ -102,8 +103,8 @@ class Transaction:
 
     def _rcpts(self, replies: EnvelopeReplies) -> bool:
         """Whether the session lives on; sorts the recipients."""
-        for recipient, observation in zip(self.recipients, replies.rcpts, strict=False):
-            ruling = self._ruling(observation)
+        for recipient, asked, observation in zip(self.recipients, self.rcpt_parameters, replies.rcpts, strict=False):
+            ruling = self._ruling(observation, asked)
             if ruling.action is Action.GO:
                 self.accepted.append(recipient)
             elif ruling.change is Change.NEXT_TRANSACTION:

@@ -2,7 +2,7 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 4865 section 3; RFC 6710 section 3.
+RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6710 section 3.
 """
 
 import re
@@ -97,7 +97,7 @@ class Conversation:
         settings = self._settings
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES"]
-        extensions += ["DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
+        extensions += ["DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         return self._greet(argument, extensions)
 
     def _helo(self, argument: str) -> Answer:
@@ -135,7 +135,7 @@ class Conversation:
         heard = mail(argument, self._settings, extended=self.extended, now=now)
         if isinstance(heard, Reply):
             return Answer(wire(heard), refused=(heard, f"MAIL {argument}"))
-        self.transaction = Transaction(heard.reverse_path, heard.requests, now)
+        self.transaction = Transaction(heard.reverse_path, heard.requests, now, dsn=heard.dsn)
         return Answer(b"250 2.1.0 Ok\r\n")
 
     def _rcpt(self, argument: str) -> Answer:

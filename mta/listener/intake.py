@@ -200,6 +200,8 @@ def _message(
         not_before=wish.not_before,
         hold_request=wish.hold_request,
         submitter=arrival.user,
+        ret=transaction.dsn.ret,
+        envid=transaction.dsn.envid,
     )
 
 

@@ -1,8 +1,8 @@
 """A stored message submitted again as a new logical email, under a key of its own (`mta resend`).
 
-Rules: it is a new message in everything but its words: queue id, Message-ID, Date, age; sender, recipients, priority and
-the rest of the header section are the first one's. It is due at once, and its deadline is its class's, if that has one.
-Content that is no longer kept, or damaged, is refused, not sent in part.
+Rules: it is a new message in everything but its words: queue id, Message-ID, Date, age; sender, recipients, priority, what
+is asked of DSNs and the rest of the header section are the first one's. It is due at once, and its deadline is its
+class's, if that has one. Content that is no longer kept, or damaged, is refused, not sent in part.
 """
 
 from mta.listener.intake import Intake, default_deadline
@@ -50,7 +50,8 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
     content.replace_prefix(prepared.length, prepared.by)
     schedule = settings.schedules[view.mail_class]
     recipients = tuple(
-        NewRecipient(it.address, parse_address(it.address).destination, it.original) for it in view.recipients
+        NewRecipient(it.address, parse_address(it.address).destination, it.original, it.notify, it.orcpt)
+        for it in view.recipients
     )
     return NewMessage(
         queue_id=queue_id,
@@ -73,4 +74,6 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
         in_doubt=view.in_doubt,
         priority=view.priority,
         deliver_by=default_deadline(schedule, now),
+        ret=view.ret,
+        envid=view.envid,
     )

@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
+from mta.policy.dsn_request import NOTHING, MailAsks, together
 from mta.policy.requests import NO_REQUESTS, Requests
 
 
 @dataclass(slots=True)
 class Transaction:
-    """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests`; `sole` is
-    the one address that RCPT named, "" with several."""
+    """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests` and
+    what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several."""
 
     reverse_path: str | None = None
     requests: Requests = NO_REQUESTS
     began_at: float = 0.0
     sole: str | None = None
+    dsn: MailAsks = NOTHING
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
 
     def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:
@@ -25,7 +27,8 @@ class Transaction:
         if len(self.recipients) >= limit and not new.keys() <= self.recipients.keys():
             return TOO_MANY_RECIPIENTS
         for mailbox, recipient in new.items():
-            self.recipients.setdefault(mailbox, recipient)
+            known = self.recipients.get(mailbox)
+            self.recipients[mailbox] = together(known, recipient) if known else recipient
         self.sole = forward_path.address if self.sole in (None, forward_path.address) else ""
         return None
 

@@ -4,23 +4,24 @@ Rules: what can never be delivered is refused at its command, with the exact cod
 here (accept and queue). An address without a domain, at localhost, at our own name or at a local domain belongs to the
 aliases. RFC 5321 sections 2.3.5, 3.6.1, 4.1.1.2, 4.1.1.3 and 4.5.1; RFC 1870 sections 4 and 6.1; RFC 6152;
 RFC 6409 section 4.2; RFC 6531 section 3.5 (the codes for what is not offered). What the parameters BY, HOLDFOR,
-HOLDUNTIL and MT-PRIORITY ask is read in `requests`.
+HOLDUNTIL and MT-PRIORITY ask is read in `requests`, what RET, ENVID, NOTIFY and ORCPT ask in `dsn_request`.
 """
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mta.model.address import Address, AddressError, Flaw, parse_address, parse_literal, strip_source_route
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.commands import BAD_PARAMETER, PathArgument, parse_path_argument
+from mta.policy.dsn_request import NOTHING, OF_MAIL, OF_RCPT, MailAsks, mail_asks, rcpt_asks
 from mta.policy.networks import Standing, standing
 from mta.policy.requests import PARAMETERS, Requests, mail_requests
 
 _SIZE = re.compile(r"[0-9]{1,20}\Z")
-_OFFERED = frozenset({"SIZE", "BODY", *PARAMETERS})
+_OFFERED = frozenset({"SIZE", "BODY", *PARAMETERS, *OF_MAIL})
 _LOCALHOST = "localhost"
 _POSTMASTER = "postmaster"
 
@@ -94,6 +95,7 @@ class Mail:
 
     reverse_path: str
     requests: Requests
+    dsn: MailAsks = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,11 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | R
     requests = mail_requests(parsed.parameters, now, rules.max_hold, strict=rules.strict_deliver_by)
     if isinstance(requests, Reply):
         return requests
+    dsn = mail_asks(parsed.parameters)
+    if isinstance(dsn, Reply):
+        return dsn
     sender = _sender(parsed.path, rules)
-    return sender if isinstance(sender, Reply) else Mail(sender, requests)
+    return sender if isinstance(sender, Reply) else Mail(sender, requests, dsn)
 
 
 def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath | Reply:
@@ -123,10 +128,17 @@ def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath 
     parsed = parse_path_argument(argument, "TO:", "5.1.3")
     if isinstance(parsed, Reply):
         return parsed
-    if parsed.parameters:
+    if not parsed.parameters.keys() <= (OF_RCPT if extended else frozenset()):
         return UNKNOWN_PARAMETER
+    dsn = rcpt_asks(parsed.parameters)
+    if isinstance(dsn, Reply):
+        return dsn
     address = _address(parsed.path, non_ascii=553, status="5.1.3")
-    return address if isinstance(address, Reply) else _routable(address, rules)
+    found = address if isinstance(address, Reply) else _routable(address, rules)
+    if isinstance(found, Reply) or not parsed.parameters:
+        return found
+    recipients = (replace(it, notify=dsn.notify, orcpt=dsn.orcpt) for it in found.recipients)
+    return replace(found, recipients=tuple(recipients))
 
 
 # ---------------------------------------------------------------- parameters

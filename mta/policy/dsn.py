@@ -3,8 +3,8 @@ RFC 4865 section 4.6).
 
 Rules: a group for each recipient of one step. Nothing is invented: a field is there only if what it says is known.
 `Diagnostic-Code` has type `smtp` only for a reply that a server gave; what we found ourselves has type `X-mta` (RFC 3464
-section 2.3.6 leaves types that begin with X- to us). Status is that of the last real problem with the class that fits
-the action (section 2.3.4), X.4.7 only where there was no problem but time.
+section 2.3.6 leaves types that begin with X- to us). What was asked of DSNs is decoded. Status is that of the last real
+problem with the class that fits the action (section 2.3.4), X.4.7 only where there was no problem but time.
 """
 
 import re
@@ -14,6 +14,7 @@ from enum import Enum
 
 from mta.model.reply import Reply
 from mta.policy.compose import date_time, field, folded
+from mta.policy.dsn_request import xtext_decoded
 
 HEADER_LIMIT = 32 * 1024
 """Octets of the original's header section that go into a DSN."""
@@ -47,7 +48,7 @@ _CLASSES = {Fate.REFUSED: "5", Fate.GIVEN_UP: "45", Fate.DELAYED: "4", Fate.UNDE
 class DsnRecipient:
     """`submitted_as` is the address that an alias replaced, else ""; `remote_mta` the host that was tried last, else "";
     `reply` its reply or our finding; `phase` the stage of the conversation it came in; `doubts` how often the final dot
-    went out and its reply was not read."""
+    went out and its reply was not read; `orcpt` and `notify` as in `NewRecipient`."""
 
     final_recipient: str
     submitted_as: str
@@ -57,13 +58,17 @@ class DsnRecipient:
     phase: str
     attempts: int
     doubts: int
+    orcpt: str = ""
+    notify: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
     """What is told to `to` about one message. Times are seconds since the epoch; `original_header` are the lines of its
-    `header_section`, none if the message is not stored any more. `deliver_by` is its deadline; `future_release` the
-    request that it be held, as it was made; `priority` is what the DSN inherits (RFC 6710 section 4.6)."""
+    `header_section`, none if the message is not stored any more or goes back whole: then `original_message` has its lines.
+    `withheld` is why it does not, where that was asked for, else "" (`dsn_return`). `envid` is as in `NewMessage`;
+    `deliver_by` its deadline; `future_release` the request that it be held, as it was made; `priority` is what the DSN
+    inherits (RFC 6710 section 4.6)."""
 
     to: str
     queue_id: str
@@ -76,6 +81,9 @@ class Dsn:
     deliver_by: float | None = None
     future_release: str = ""
     priority: int = 0
+    envid: str = ""
+    original_message: tuple[str, ...] = ()
+    withheld: str = ""
 
 
 def status_of(recipient: DsnRecipient) -> str:
@@ -91,7 +99,8 @@ def status_of(recipient: DsnRecipient) -> str:
 
 def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
     """The lines of the message/delivery-status entity: the message's fields, then a group for each recipient."""
-    lines = [field("Reporting-MTA", f"dns; {reporting_mta}"), field("Arrival-Date", date_time(dsn.arrival_date))]
+    lines = [field("Original-Envelope-Id", xtext_decoded(dsn.envid))] if dsn.envid else []
+    lines += [field("Reporting-MTA", f"dns; {reporting_mta}"), field("Arrival-Date", date_time(dsn.arrival_date))]
     if dsn.deliver_by is not None:
         lines.append(field("Deliver-By-Date", date_time(dsn.deliver_by)))
     if dsn.future_release:
@@ -102,6 +111,9 @@ def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
 
 
 def _group(recipient: DsnRecipient, will_retry_until: float) -> Iterator[str]:
+    if recipient.orcpt:
+        address_type, _, address = recipient.orcpt.partition(";")
+        yield field("Original-Recipient", f"{address_type}; {xtext_decoded(address)}")
     yield field("Final-Recipient", f"rfc822; {recipient.final_recipient}")
     yield field("Action", _ACTION[recipient.fate])
     yield field("Status", status_of(recipient))

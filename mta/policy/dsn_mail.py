@@ -1,7 +1,7 @@
 """A DSN as the mail it is sent as (RFC 6522 section 3, RFC 3464 section 2, RFC 3834 sections 3 and 5, RFC 6758).
 
-Rules: three parts - for people, for programs, the header section of the original (its body is not returned: no RET is
-headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
+Rules: three parts - for people, for programs, the header section of the original, or all of it where that was asked for
+(no RET is headers, RFC 3461 section 6.2). The envelope's null path is the caller's.
 """
 
 from mta.policy import dsn_text
@@ -20,7 +20,9 @@ def compose_dsn(dsn: Dsn, stamp: Stamp) -> bytes:
             *delivery_status(dsn, stamp.hostname),
         ],
     ]
-    if dsn.original_header:
+    if dsn.original_message:
+        entities.append(["Content-Description: Your message", "Content-Type: message/rfc822", "", *dsn.original_message])
+    elif dsn.original_header:
         description = "Content-Description: Header of your message"
         entities.append([description, "Content-Type: text/rfc822-headers", "", *dsn.original_header])
     lines = [

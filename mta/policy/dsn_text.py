@@ -6,6 +6,7 @@ nevertheless is named, whatever else happened.
 
 from collections.abc import Iterator
 
+from mta.model.notify import Of, wants
 from mta.model.outcome import Phase
 from mta.model.text import safe_text
 from mta.policy.compose import date_time, wrapped
@@ -149,7 +150,8 @@ def _consequences(recipient: DsnRecipient, dsn: Dsn) -> Iterator[str]:
     if recipient.fate is Fate.GIVEN_UP and recipient.attempts:
         yield f"Given up after {_times(recipient.attempts, 'attempt')}."
     if recipient.fate is Fate.DELAYED:
-        yield f"It is tried again until {date_time(dsn.will_retry_until)}. You will be told if that fails."
+        told = "You will be told" if wants(recipient.notify, Of.FAILURE) else "As you asked, you will not be told"
+        yield f"It is tried again until {date_time(dsn.will_retry_until)}. {told} if that fails."
     if recipient.fate is Fate.RELAYED:
         yield from _handed_over(dsn)
     elif recipient.doubts:
@@ -183,10 +185,18 @@ def _times(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def _attached(dsn: Dsn) -> str:
+    """What comes with it, or why it does not; "" where nothing came back that could."""
+    if dsn.original_message:
+        return "Your message is attached."
+    if not dsn.original_header and all(it.fate is Fate.UNDECIDED for it in dsn.recipients):
+        return ""
+    if not dsn.original_header:
+        return "The message itself is not stored here any more, so its header is not attached."
+    if dsn.withheld:
+        return f"Only the header of your message is attached, not all of it: {dsn.withheld}."
+    return "The header of your message is attached."
+
+
 def _closing(dsn: Dsn) -> str:
-    attached = (
-        "The header of your message is attached."
-        if dsn.original_header
-        else "The message itself is not stored here any more, so its header is not attached."
-    )
-    return f"{attached} For help, ask the postmaster of this mail system and quote the queue id."
+    return f"{_attached(dsn)} For help, ask the postmaster of this mail system and quote the queue id.".lstrip()

@@ -17,7 +17,8 @@ ENTRY_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A recipient that is told of; `status` is in the interface's words, `at` when it was decided."""
+    """A recipient that is told of; `status` is in the interface's words, `at` when it was decided;
+    `unwanted`: its sender asked not to be told (NOTIFY, RFC 3461 section 4.1)."""
 
     queue_id: str
     kind: Kind
@@ -29,6 +30,7 @@ class Entry:
     doubts: int
     reply: Reply
     remote_host: str
+    unwanted: bool = False
 
 
 def report_title(count: int) -> str:
@@ -97,7 +99,9 @@ def _facts(entry: Entry) -> Iterator[tuple[str, str]]:
 def _untold(entry: Entry) -> str:
     if entry.kind is Kind.DSN:
         return "this was itself a delivery report, so the sender of the original does not know"
-    return "" if entry.sender else "it has no sender who could be told"
+    if not entry.sender:
+        return "it has no sender who could be told"
+    return "its sender asked not to be told" if entry.unwanted else ""
 
 
 def _remedies(entry: Entry) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """What a transaction may say to this server: MAIL and RCPT parameters, recipients at a time (RFC 5321 section 4.1.1.11,
-RFC 1870, RFC 2852 section 4.1.4, RFC 6152, RFC 6710 section 4.2, RFC 9422).
+RFC 1870, RFC 2852 section 4.1.4, RFC 3461 section 5.2, RFC 6152, RFC 6710 section 4.2, RFC 9422).
 
 Rules: a parameter is sent only where its keyword is offered; content that the server can't take is refused here, before
 MAIL, and so is a deadline that it would not keep; a limit that is malformed is none.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mta.model.envelope import ByMode, DeliverBy
+from mta.model.notify import NEVER, Of, wants
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 
@@ -18,7 +19,7 @@ RECIPIENTS = 100
 
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
 _RCPTMAX = re.compile(r"(?:.* )?RCPTMAX=([1-9][0-9]{0,5})(?: .*)?\Z", re.IGNORECASE)
-_DROPPABLE = re.compile(r"SIZE=|MT-PRIORITY=|BY=-?[0-9]+;N")
+_DROPPABLE = re.compile(r"SIZE=|RET=|ENVID=|MT-PRIORITY=|BY=-?[0-9]+;N")
 _LONGEST_BY = 999_999_999
 """Seconds; the grammar has nine digits (RFC 2852 section 4)."""
 
@@ -51,11 +52,37 @@ def mail_parameters(
     )
 
 
-def rcpt_parameters(extensions: Mapping[str, str], deliver_by: DeliverBy | None, now: float) -> tuple[str, ...]:
-    """Those of every RCPT: where the word that a deadline asks for can be had from the next server alone, it is asked for
-    (RFC 2852 section 4.1.4.2)."""
+def dsn_parameters(extensions: Mapping[str, str], ret: str, envid: str) -> tuple[str, ...]:
+    """Those of MAIL that ask of DSNs, exactly as they were received (RFC 3461 section 5.2.1); `ret` and `envid` as in
+    `NewMessage`."""
+    if "DSN" not in extensions:
+        return ()
+    return (*((f"RET={ret}",) if ret else ()), *((f"ENVID={envid}",) if envid else ()))
+
+
+def rcpt_parameters(
+    extensions: Mapping[str, str], deliver_by: DeliverBy | None, now: float, notify: str = "", orcpt: str = ""
+) -> tuple[str, ...]:
+    """Those of one RCPT: what was received of it (RFC 3461 section 5.2.1); and where the word that a deadline asks for can
+    be had from the next server alone, it is asked for (RFC 2852 section 4.1.4.2)."""
+    if "DSN" not in extensions:
+        return ()
     asks = deliver_by is not None and deliver_by.mode is ByMode.NOTIFY and now < deliver_by.at
-    return ("NOTIFY=FAILURE,DELAY",) if asks and "DSN" in extensions and "DELIVERBY" not in extensions else ()
+    if asks and "DELIVERBY" not in extensions:
+        notify = _with_delay(notify)
+    return (*((f"NOTIFY={notify}",) if notify else ()), *((f"ORCPT={orcpt}",) if orcpt else ()))
+
+
+def _with_delay(notify: str) -> str:
+    if notify == NEVER:
+        return notify
+    return ",".join(of for of in Of if of is Of.DELAY or wants(notify, of))
+
+
+def tells_success(notify: str, parameters: Sequence[str]) -> bool:
+    """Whether the sender is told of a delivery with these parameters of RCPT: who takes it was not told that a success is
+    asked for (RFC 3461 section 5.2.2)."""
+    return wants(notify, Of.SUCCESS) and not any(it.startswith("NOTIFY=") for it in parameters)
 
 
 def tells_relay(deliver_by: DeliverBy | None, parameters: Sequence[str], now: float) -> bool:

@@ -7,8 +7,10 @@ from mta.model.envelope import Kind, MailClass, Notice
 from mta.model.lifecycle import Status
 from mta.policy import dsn_text
 from mta.policy.compose import Stamp
-from mta.policy.dsn import Dsn, DsnRecipient, Fate, header_section
+from mta.policy.dsn import Dsn, DsnRecipient, Fate
 from mta.policy.dsn_mail import compose_dsn
+from mta.policy.dsn_return import Returned, returned
+from mta.policy.notices import wanted_by
 from mta.policy.report_mail import Entry, alert_title, compose_alert, compose_report, report_title
 from mta.spool.base import DueNotice
 
@@ -29,9 +31,10 @@ class Draft:
 
 
 def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
-    """One DSN for the marks of one step; `original` are the first octets of the message. It is urgent if the message
-    was, else normal."""
+    """One DSN for the marks of one step; `original` are the first octets of the message, as many as `dsn_return` needs
+    of it. It is urgent if the message was, else normal."""
     first = step[0]
+    back = Returned() if _undecided(step) else returned(original, whole=returns_whole(step))
     dsn = Dsn(
         to=first.reverse_path,
         queue_id=first.queue_id,
@@ -40,10 +43,13 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         arrival_date=first.accepted_at,
         will_retry_until=first.expires_at,
         recipients=tuple(_dsn_recipient(notice) for notice in step),
-        original_header=() if _undecided(step) else header_section(original),
+        original_header=() if back.whole else back.lines,
         deliver_by=first.deliver_by.at if first.deliver_by is not None else None,
         future_release=first.hold_request,
         priority=first.priority,
+        envid=first.envid,
+        original_message=back.lines if back.whole else (),
+        withheld=back.withheld,
     )
     mail_class = min(first.mail_class, MailClass.NORMAL)
     return Draft(
@@ -71,6 +77,11 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
         told=tuple(notices),
         compose=lambda stamp: compose(entries, to, stamp),
     )
+
+
+def returns_whole(step: Sequence[DueNotice]) -> bool:
+    """Whether the message itself goes back: RET=FULL is about failures alone (RFC 3461 section 4.3)."""
+    return any(notice.ret == "FULL" and notice.notice is Notice.DSN_FAILED for notice in step)
 
 
 def _undecided(step: Sequence[DueNotice]) -> bool:
@@ -103,10 +114,13 @@ def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
         phase=notice.phase,
         attempts=notice.attempts,
         doubts=notice.doubts,
+        orcpt=notice.orcpt,
+        notify=notice.notify,
     )
 
 
 def _entry(notice: DueNotice) -> Entry:
+    of_sender = Notice.DSN_FAILED if notice.status in (Status.FAILED, Status.DEAD) else Notice.DSN_DOUBT
     return Entry(
         queue_id=notice.queue_id,
         kind=notice.kind,
@@ -118,4 +132,5 @@ def _entry(notice: DueNotice) -> Entry:
         doubts=notice.doubts,
         reply=notice.reply,
         remote_host=notice.remote_host,
+        unwanted=not wanted_by(notice.notify, of_sender),
     )

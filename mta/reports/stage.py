@@ -9,6 +9,7 @@ them is due for one.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,16 +21,18 @@ from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy.acceptance import Locals
 from mta.policy.compose import Stamp
-from mta.policy.dsn import HEADER_LIMIT
+from mta.policy.dsn_return import octets_needed
 from mta.policy.notices import DSN_NOTICES
 from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Entropy, Observer
-from mta.reports.drafts import Draft, collected_draft, dsn_draft
+from mta.reports.drafts import Draft, collected_draft, dsn_draft, returns_whole
 from mta.spool.base import DueNotice, Spool, SpoolError
 
 FIRST_REST, LONGEST_REST = 1.0, 60.0
 """Seconds of rest after trouble with the spool; doubled each time."""
 DSN_BATCH = 100
+WHOLE_AT_ONCE = 4
+"""DSNs that return a whole message and are being made: each takes a few times the message's size of memory."""
 COLLECTED_LIMIT = 2000
 """Marks that one report or alert takes; more are left to the next."""
 
@@ -87,6 +90,7 @@ class Reports:
         self._chance = entropy.stream("reports")
         self._observer = observer
         self._rest = 0.0
+        self._whole = asyncio.Semaphore(WHOLE_AT_ONCE)
         self._collections = (
             _Collection(Kind.ALERT, Notice.ALERT, settings.alert_interval),
             _Collection(Kind.REPORT, Notice.REPORT, settings.report_interval),
@@ -149,7 +153,11 @@ class Reports:
                 raise failure
 
     async def _tell_sender(self, step: Sequence[DueNotice]) -> None:
-        original = await self._beginning(step[0].queue_id)
+        whole = returns_whole(step)
+        async with self._whole if whole else nullcontext():
+            await self._tell_of(step, await self._beginning(step[0].queue_id, whole))
+
+    async def _tell_of(self, step: Sequence[DueNotice], original: bytes) -> None:
         try:
             mail = self._mail(dsn_draft(step, original))
         except Exception as error:  # what can't be told must not keep the others back
@@ -157,17 +165,17 @@ class Reports:
         else:
             await self._insert(mail)
 
-    async def _beginning(self, queue_id: str) -> bytes:
+    async def _beginning(self, queue_id: str, whole: bool) -> bytes:
         """The first octets of the original, as many as a DSN may need; b"" if they are purged or damaged."""
-        start = b""
+        start, limit = bytearray(), octets_needed(whole)
         try:
             async for chunk in self._spool.content(queue_id):
-                start += chunk[: HEADER_LIMIT + 2]
-                if len(start) > HEADER_LIMIT or b"\r\n\r\n" in start:
+                start += chunk[: limit - len(start)]
+                if len(start) >= limit or (not whole and b"\r\n\r\n" in start):
                     break
         except SpoolError:
             return b""
-        return start
+        return bytes(start)
 
     # ------------------------------------------------ the postmaster
     async def _tell_postmaster(self, collection: _Collection, postmaster: str) -> None:

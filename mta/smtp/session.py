@@ -121,10 +121,11 @@ class SmtpSession:
         forward_paths: Sequence[str],
         *,
         pipelined: bool,
-        rcpt_parameters: Sequence[str] = (),
+        rcpt_parameters: Sequence[Sequence[str]] = (),
     ) -> EnvelopeReplies:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
-        rcpts = [" ".join((f"RCPT TO:<{path}>", *rcpt_parameters)) for path in forward_paths]
+        asked = rcpt_parameters or [()] * len(forward_paths)
+        rcpts = [" ".join((f"RCPT TO:<{path}>", *of)) for path, of in zip(forward_paths, asked, strict=True)]
         with self._closed_by_exceptions():
             self.transactions += 1
             return await (self._pipelined(mail, rcpts) if pipelined else self._one_by_one(mail, rcpts))

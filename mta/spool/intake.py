@@ -7,6 +7,7 @@ from collections import Counter
 
 from mta.model.envelope import DeliverBy, NewMessage
 from mta.model.lifecycle import FINISHED, STORED, Status
+from mta.model.notify import Of, wants
 from mta.model.text import safe_text
 from mta.spool.base import ContentBuffer, SpoolError
 from mta.spool.batch import Effects, Sum
@@ -47,17 +48,17 @@ def _deadline(by: DeliverBy | None) -> tuple[float | None, str, bool]:
 
 def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMessage, first: int) -> None:
     next_at = max(effects.now, message.not_before or effects.now)
-    overdue_at = min(message.expires_at, message.warn_at or message.expires_at)
     sender = zlib.crc32(message.reverse_path.lower().encode())
-    alike = (int(message.mail_class), next_at, overdue_at, *_told_at(message), sender)
+    alike = (int(message.mail_class), next_at, sender)
     db.executemany(
-        """INSERT INTO recipients (id, address, original, notify, orcpt, destination, class, next_at, overdue_at, fails_at,
-        late_at, sender) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO recipients (id, address, original, notify, orcpt, destination, class, next_at, sender,
+        overdue_at, fails_at, late_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         [
-            (recipient_id, new.address, new.original, new.notify, new.orcpt, new.destination, *alike)
+            (recipient_id, new.address, new.original, new.notify, new.orcpt, new.destination, *alike,
+             *_told_at(message, wants(new.notify, Of.DELAY)))
             for recipient_id, new in enumerate(message.recipients, first)
         ],
-    )
+    )  # fmt: skip
     effects.deadlines |= message.deliver_by is not None
     effects.change(Sum.COUNT, (Status.PENDING.value, int(message.mail_class)), len(message.recipients))
     for destination, count in Counter(new.destination for new in message.recipients).items():
@@ -65,12 +66,15 @@ def _insert_recipients(db: sqlite3.Connection, effects: Effects, message: NewMes
         effects.ring(destination, next_at, message.mail_class)
 
 
-def _told_at(message: NewMessage) -> tuple[float | None, float | None]:
-    """(When it fails, when it is late): at most one. Nobody hears of a delay of what has no sender."""
-    by = message.deliver_by
+def _told_at(message: NewMessage, of_delays: bool) -> tuple[float, float | None, float | None]:
+    """(When it is overdue, when it fails, when it is late): at most one of the last two. Nobody hears of a delay of what
+    has no sender, or one who wants none: what nobody is told of is not to come up to be told."""
+    by, warn_at = message.deliver_by, message.warn_at if of_delays else None
+    overdue_at = min(message.expires_at, warn_at or message.expires_at)
     if by is None:
-        return None, None
-    return (by.at, None) if by.fails else (None, by.at if message.reverse_path else None)
+        return overdue_at, None, None
+    is_told = of_delays and message.reverse_path != ""
+    return (overdue_at, by.at, None) if by.fails else (overdue_at, None, by.at if is_told else None)
 
 
 def quarantine(db: sqlite3.Connection, effects: Effects, message: int, reason: str) -> None:

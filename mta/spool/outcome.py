@@ -11,6 +11,7 @@ from functools import partial
 
 from mta.model.envelope import DoubtOrder, Kind, Notice
 from mta.model.lifecycle import FINISHED, WAITING, Event, Status, after
+from mta.model.notify import Of, wants
 from mta.model.reply import Reply, finding
 from mta.spool.base import (
     Claim,
@@ -29,6 +30,7 @@ from mta.spool.marks import mark, next_step
 from mta.spool.rows import (
     RecipientRow,
     as_member,
+    as_text,
     message_of,
     move,
     recipient,
@@ -265,6 +267,6 @@ def _doubt(
 
 def _held_doubt(row: RecipientRow, alerts: tuple[Notice, ...]) -> tuple[Notice, ...]:
     """Who hears of a doubt that waits for a person (interface.md section 4)."""
-    if row.kind == Kind.MAIL and row.reverse_path:
+    if row.kind == Kind.MAIL and row.reverse_path and wants(as_text(row.notify), Of.DELAY):
         return Notice.DSN_DOUBT, *alerts
     return alerts if row.kind in (Kind.MAIL, Kind.DSN) else ()

@@ -38,11 +38,12 @@ def message_of(recipient: int) -> int:
 
 @dataclass(slots=True)
 class RecipientRow:
-    """A recipient as the writing verbs change it. The first seven columns never change; the last seven are its message's."""
+    """A recipient as the writing verbs change it. The first eight columns never change; the last seven are its message's."""
 
     id: int
     address: str
     original: str
+    notify: str
     destination: str
     mail_class: int
     fails_at: float | None

@@ -1,7 +1,7 @@
 """A delivery in its house: the real spool (inline), the real SMTP client, scripted servers, names from a dict."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,15 +97,18 @@ class House:
         priority: int = 0,
         deliver_by: DeliverBy | None = None,
         in_doubt: DoubtOrder = DoubtOrder.DEFAULT,
+        ret: str = "",
+        envid: str = "",
+        asks: Mapping[str, tuple[str, str]] | None = None,
     ) -> str:
-        """The queue id."""
+        """The queue id. `asks`: NOTIFY and ORCPT by recipient."""
         self.count += 1
         now = self.clock.now()
         message = NewMessage(
             queue_id=f"{self.count:016d}",
             message_id=f"<{self.count}@mail.example.com>",
             reverse_path=sender,
-            recipients=tuple(NewRecipient(it, it.rpartition("@")[2]) for it in recipients),
+            recipients=tuple(NewRecipient(it, it.rpartition("@")[2], "", *(asks or {}).get(it, ())) for it in recipients),
             subject="hello",
             size=len(content),
             eight_bit=eight_bit,
@@ -117,6 +120,8 @@ class House:
             priority=priority,
             deliver_by=deliver_by,
             in_doubt=in_doubt,
+            ret=ret,
+            envid=envid,
         )
         buffer = self.spool.buffer()
         buffer.write(content)

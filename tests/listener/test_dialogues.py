@@ -12,6 +12,7 @@ from tests.support.submission import bench
 
 OFFERED = {
     "PIPELINING", "SIZE", "8BITMIME", "ENHANCEDSTATUSCODES", "HELP", "DELIVERBY", "FUTURERELEASE", "MT-PRIORITY",
+    "DSN",
 }  # fmt: skip
 DOMAINS = {"{{from}}": "sender.test", "{{rcpt}}": "dest.test"}
 QUIET = 0.05

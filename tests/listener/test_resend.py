@@ -69,6 +69,25 @@ async def test_a_resent_message_is_a_new_email_with_the_same_words(start: Start,
     assert content.count(b"Received:") == 2
 
 
+async def test_a_resent_message_keeps_what_is_asked_of_dsns(start: Start, spool: Spool) -> None:
+    """SPL-04, DSN-04."""
+    running = await start(spool=spool)
+    async with await SmtpClient.connect(running.endpoint) as client:
+        await client.command("EHLO c.test")
+        await client.command("MAIL FROM:<app@shop.test> RET=full ENVID=Q+2B1")
+        await client.command("RCPT TO:<ann@example.org> NOTIFY=delay,SUCCESS ORCPT=rfc822;Ann+2B@old.test")
+        await client.command("DATA")
+        reply = await client.command(f"{OWN.decode()}.")
+    first = await spool.show(reply.split()[-1])
+    assert first is not None
+    again = await spool.show(await running.listener.resend(first, "order-1-again"))
+    assert again is not None
+    for view in (first, again):
+        (recipient,) = view.recipients
+        asked = (view.ret, view.envid, recipient.notify, recipient.orcpt)
+        assert asked == ("FULL", "Q+2B1", "SUCCESS,DELAY", "rfc822;Ann+2B@old.test")
+
+
 async def test_a_resent_message_keeps_its_priority_and_is_due_at_once(start: Start, spool: Spool) -> None:
     """Neither the first one's release nor its deadline: they are over."""
     schedules = settings().schedules | {MailClass.URGENT: replace(DEFAULTS["urgent"], deadline=300.0)}

@@ -5,8 +5,9 @@ from typing import Any
 
 from mta.model.reply import Reply, finding, parse_reply
 from mta.policy.compose import Stamp
-from mta.policy.dsn import Dsn, DsnRecipient, Fate, header_section
+from mta.policy.dsn import Dsn, DsnRecipient, Fate
 from mta.policy.dsn_mail import compose_dsn
+from mta.policy.dsn_return import WHOLE_LIMIT, returned
 
 GOLDEN = Path(__file__).parent / "golden"
 STAMP = Stamp("mail.example.com", 1767323045.678, "<06DSN00000000001@mail.example.com>", "=_00112233445566778899aabb")
@@ -15,6 +16,10 @@ HEADER = (
     b"From: Shop <shop@example.com>\r\nTo: ann@example.org\r\nSubject: Your order 1234\r\n"
     b"Message-ID: <order-1234@example.com>\r\n\r\nBody that stays here.\r\n"
 )
+EIGHT_BIT = HEADER.replace(
+    b"\r\n\r\n", b"\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Content-Transfer-Encoding: 8bit\r\n\r\nGr\xc3\xb6\xc3\x9fe XL, bestellt\r\n.\r\nFrom here on: "
+)  # fmt: skip
 BUSY = parse_reply(450, ["4.2.1 mailbox busy"])
 UNKNOWN = parse_reply(550, ["5.1.1 no such user here"])
 DOUBT = finding("4.4.2", "connection lost after the final dot")
@@ -29,11 +34,16 @@ def recipient(
     attempts: int = 1,
     doubts: int = 0,
     submitted_as: str = "",
+    orcpt: str = "",
 ) -> DsnRecipient:
-    return DsnRecipient(address, submitted_as, fate, reply, host, phase, attempts, doubts)
+    return DsnRecipient(address, submitted_as, fate, reply, host, phase, attempts, doubts, orcpt)
 
 
-def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your order 1234", **more: Any) -> Dsn:
+def dsn(
+    *recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your order 1234", whole: bool = False, **more: Any
+) -> Dsn:
+    """`header` is the message, of which more than the header section goes back only if `whole`."""
+    back = returned(header, whole=whole)
     return Dsn(
         to="shop@example.com",
         queue_id="06ABCDEFGHJKMN00",
@@ -42,7 +52,9 @@ def dsn(*recipients: DsnRecipient, header: bytes = HEADER, subject: str = "Your 
         arrival_date=1767322980.0,
         will_retry_until=1767754980.0,
         recipients=recipients,
-        original_header=header_section(header),
+        original_header=() if back.whole else back.lines,
+        original_message=back.lines if back.whole else (),
+        withheld=back.withheld,
         **more,
     )
 
@@ -78,6 +90,15 @@ CASES: dict[str, Dsn] = {
     "late": dsn(recipient(fate=Fate.DELAYED, reply=finding("4.4.7", LATE), host="", phase=""), deliver_by=TIME),
     "relayed": dsn(recipient(fate=Fate.RELAYED, reply=TAKEN, phase="final"), deliver_by=TIME),
     "purged-original": dsn(recipient(), header=b""),
+    "asked": dsn(
+        recipient(orcpt="rfc822;Ann+2BShop@Example.org", submitted_as="ann@mail.example.com"),
+        recipient("bob@example.org", orcpt="x-id;4+20711+C3+A9"),
+        envid="Q+2BQ314159+3D",
+    ),
+    "whole": dsn(recipient(), whole=True),
+    "whole-8-bit": dsn(recipient(), header=EIGHT_BIT, whole=True),
+    "whole-too-large": dsn(recipient(), header=HEADER + b"x" * WHOLE_LIMIT, whole=True),
+    "whole-purged": dsn(recipient(), header=b"", whole=True),
 }
 
 

@@ -104,6 +104,11 @@ GROUPS: dict[str, list[dict[str, str]]] = {
         }
     ],
     "purged-original": [NO_SUCH_USER],
+    "asked": [
+        {"Original-Recipient": "rfc822; Ann+Shop@Example.org", **NO_SUCH_USER},
+        {"Original-Recipient": "x-id; 4 711\\xe9", **NO_SUCH_USER},
+    ],
+    "whole": [NO_SUCH_USER],
 }
 """What each recipient's group has besides Final-Recipient: no field more, none less."""
 DELIVER_BY = {"Deliver-By-Date": "Fri, 02 Jan 2026 03:05:00 +0000"}
@@ -111,8 +116,11 @@ MESSAGE: dict[str, dict[str, str]] = {
     "deadline": {**DELIVER_BY, "Future-Release-Request": "until;2026-01-02T03:04:00Z"},
     "late": DELIVER_BY,
     "relayed": DELIVER_BY,
+    "asked": {"Original-Envelope-Id": "Q+Q314159="},
 }
 """What the message's group has besides the reporter and the arrival."""
+RETURNED = {"purged-original": "", "whole-purged": "", "whole": "message/rfc822", "whole-8-bit": "message/rfc822"}
+"""The type of the third part, where it is not the header section; "": there is none."""
 
 
 def read(content: bytes) -> EmailMessage:
@@ -168,8 +176,8 @@ def test_parts_and_header(name: str):
     parsed = read(compose_dsn(CASES[name], STAMP))
     assert parsed.get_content_type() == "multipart/report"
     assert parsed["Content-Type"].params["report-type"] == "delivery-status"
-    expected = ["text/plain", "message/delivery-status", "text/rfc822-headers"]
-    assert [part.get_content_type() for part in parsed.iter_parts()] == expected[: 2 if name == "purged-original" else 3]
+    expected = ["text/plain", "message/delivery-status", RETURNED.get(name, "text/rfc822-headers")]
+    assert [part.get_content_type() for part in parsed.iter_parts()] == [*filter(None, expected)]
     assert parsed["From"].addresses[0].addr_spec == "MAILER-DAEMON@mail.example.com"
     assert [address.addr_spec for address in parsed["To"].addresses] == ["shop@example.com"]
     assert parsed["Auto-Submitted"] == "auto-replied"
@@ -232,12 +240,24 @@ def test_several_recipients_of_one_step_share_a_dsn():
         ("late", ["yet", "not delivered by Fri, 02 Jan 2026 03:05:00 +0000", "tried again until Wed, 07 Jan 2026"]),
         ("relayed", ["handed over to the next mail server", "queued as 4QXYZ", "03:05:00", "no further report"]),
         ("purged-original", ["not stored here any more"]),
+        ("whole", ["Your message is attached."]),
+        ("whole-8-bit", ["Your message is attached."]),
+        ("whole-too-large", ["Only the header of your message is attached", "larger than 1 MiB"]),
+        ("whole-purged", ["not stored here any more"]),
     ],
 )
 def test_a_person_is_told_what_it_means(case: str, told: list[str]):
     text = text_of(compose_dsn(CASES[case], STAMP))
     assert [words for words in told if words not in text] == []
     assert "06ABCDEFGHJKMN00" in text
+
+
+@pytest.mark.parametrize(
+    ("notify", "told"), [("", "You will be told if"), ("DELAY", "you will not be told if"), ("DELAY,FAILURE", "You will be")]
+)
+def test_dsn_06_a_delay_says_whether_a_failure_is_told(notify: str, told: str):
+    it = DsnRecipient("a@b.test", "", Fate.DELAYED, BUSY, "", "rcpt", 1, 0, notify=notify)
+    assert told in text_of(compose_dsn(dsn(it), STAMP))
 
 
 @pytest.mark.parametrize("case", ["failed", "delayed", "null-mx", "deadline", "late", "relayed"])
@@ -270,6 +290,11 @@ def test_without_a_doubt_none_is_raised(case: str):
 def test_status_fits_the_action(fate: Fate, reply: Reply, status: str):
     """DSN-13, RTY-02: the last real problem, 4.4.7 only where there is none, the class by the action."""
     assert status_of(recipient(fate=fate, reply=reply)) == status
+
+
+def test_a_held_doubt_without_its_header_is_not_said_to_be_gone():
+    it = recipient(fate=Fate.UNDECIDED, reply=DOUBT, phase="final", doubts=1)
+    assert "not stored here" not in text_of(compose_dsn(dsn(it, header=b""), STAMP))
 
 
 def test_only_the_header_of_the_original_goes_back():
@@ -325,18 +350,20 @@ def test_nothing_from_outside_makes_a_field_or_a_line(
         subject=subject,
         arrival_date=min(max(at, 0.0), 1e15),
         will_retry_until=1767754980.0,
-        recipients=(DsnRecipient(address, host, fate, plain, host, "rcpt", 1, 1),),
+        recipients=(DsnRecipient(address, host, fate, plain, host, "rcpt", 1, 1, address),),
         original_header=header_section(header.replace(STAMP.boundary.encode(), b"") + b"\r\n\r\n"),
+        envid=host,
     )
     content = compose_dsn(case, STAMP)
     assert_transportable(content)
     parsed = email.message_from_bytes(content, policy=email.policy.compat32)
     assert len(parsed.get_payload()) == (3 if case.original_header else 2)
     message, group = groups(content)
-    assert list(message.keys()) == ["Reporting-MTA", "Arrival-Date"]
+    assert list(message.keys()) == [*(["Original-Envelope-Id"] if host else []), "Reporting-MTA", "Arrival-Date"]
     retry = ["Will-Retry-Until"] if fate is Fate.DELAYED else []
     remote = ["Remote-MTA"] if host else []
-    assert list(group.keys()) == ["Final-Recipient", "Action", "Status", *remote, "Diagnostic-Code", *retry]
+    original = ["Original-Recipient"] if address else []
+    assert list(group.keys()) == [*original, "Final-Recipient", "Action", "Status", *remote, "Diagnostic-Code", *retry]
     assert group["Action"] in ("failed", "delayed", "relayed")
 
 

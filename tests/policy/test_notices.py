@@ -70,6 +70,28 @@ def test_a_word_about_a_deadline_is_for_the_sender_of_a_mail_alone(event: Event,
         assert notices_for(kind, "a@example.com", event, False, False, **what) == ()
 
 
+@pytest.mark.parametrize("notify", ["", "NEVER", "SUCCESS", "FAILURE", "DELAY", "SUCCESS,FAILURE,DELAY"])
+@pytest.mark.parametrize(("event", "held", "warn", "sender", "postmaster"), EVENTS)
+def test_dsn_06_notify_decides_what_the_sender_is_told_and_nothing_else(
+    event: Event, held: bool, warn: bool, sender: set[Notice], postmaster: set[Notice], notify: str
+):
+    wanted = {F: "FAILURE", D: "DELAY", H: "DELAY"}
+    expected = {notice for notice in sender if not notify or wanted[notice] in notify}
+    assert set(notices_for(Kind.MAIL, "a@example.com", event, held, warn, notify=notify)) == expected | postmaster
+
+
+@pytest.mark.parametrize(
+    ("notify", "late", "relayed"),
+    [("", True, True), ("NEVER", False, False), ("SUCCESS", False, True), ("FAILURE", False, True), ("DELAY", True, True)],
+)
+def test_dby_08_dby_10_dsn_06_words_of_deadlines(notify: str, late: bool, relayed: bool):
+    """Late is a delay; what is handed over is told of to all but NEVER."""
+    told = notices_for(Kind.MAIL, "a@example.com", Event.DEFERRED, False, False, late=True, notify=notify)
+    assert told == ((Notice.DSN_LATE,) if late else ())
+    told = notices_for(Kind.MAIL, "a@example.com", Event.DELIVERED, False, False, relayed=True, notify=notify)
+    assert told == ((Notice.DSN_RELAYED,) if relayed else ())
+
+
 @pytest.mark.parametrize("event", [Event.REFUSED, Event.GAVE_UP, Event.DEFERRED])
 def test_what_was_not_delivered_was_not_relayed(event: Event):
     told = notices_for(Kind.MAIL, "a@example.com", event, False, False, relayed=True)

@@ -6,12 +6,14 @@ from mta.model.envelope import ByMode, DeliverBy
 from mta.model.outcome import Disposition, Scope, Verdict
 from mta.policy.transaction import (
     droppable,
+    dsn_parameters,
     mail_parameters,
     no_time_left,
     rcpt_parameters,
     recipients_per_transaction,
     required_only,
     tells_relay,
+    tells_success,
 )
 
 NOW = 1_800_000_000.0
@@ -64,6 +66,8 @@ def test_b37_what_the_server_cannot_take_fails_before_mail(
         (("MT-PRIORITY=4",), ()),
         (("SIZE=1", "BY=60;N", "MT-PRIORITY=0"), ("BODY=8BITMIME",)),
         (("BY=-5;NT",), ()),
+        (("RET=FULL",), ("BODY=8BITMIME",)),
+        (("SIZE=1", "ENVID=a+2Bb"), ()),
         ((), ("BY=60;R",)),
         (("SIZE=1",), ("BY=60;RT",)),
     ],
@@ -159,6 +163,65 @@ def test_dby_09_dby_10_who_gives_the_word(
     parameters = mail_parameters(extensions, 9, False, deliver_by=deliver_by, now=NOW)
     assert not isinstance(parameters, Verdict)
     assert tells_relay(deliver_by, parameters, NOW) is told
+
+
+# ---------------------------------------------------------------- delivery status notifications
+@pytest.mark.parametrize(
+    ("ret", "envid", "parameters"),
+    [
+        ("", "", ()),
+        ("FULL", "", ("RET=FULL",)),
+        ("HDRS", "Q+2B1", ("RET=HDRS", "ENVID=Q+2B1")),
+    ],
+)
+def test_dsn_04_what_was_asked_of_mail_goes_on_to_who_offers_dsn(ret: str, envid: str, parameters: tuple[str, ...]) -> None:
+    assert dsn_parameters({"DSN": ""}, ret, envid) == parameters
+    assert dsn_parameters({"SIZE": ""}, ret, envid) == ()
+
+
+@pytest.mark.parametrize(
+    ("notify", "orcpt", "parameters"),
+    [
+        ("", "", ()),
+        ("NEVER", "", ("NOTIFY=NEVER",)),
+        ("", "rfc822;A+2Bb@c.test", ("ORCPT=rfc822;A+2Bb@c.test",)),
+        ("SUCCESS,DELAY", "x;y", ("NOTIFY=SUCCESS,DELAY", "ORCPT=x;y")),
+    ],
+)
+def test_dsn_04_what_was_asked_of_rcpt_goes_on_and_nothing_is_made_up(
+    notify: str, orcpt: str, parameters: tuple[str, ...]
+) -> None:
+    assert rcpt_parameters({"DSN": ""}, None, NOW, notify, orcpt) == parameters
+    assert rcpt_parameters({"DSN": ""}, by(60, R), NOW, notify, orcpt) == parameters
+    assert rcpt_parameters({}, None, NOW, notify, orcpt) == ()
+
+
+@pytest.mark.parametrize(
+    ("notify", "sent"),
+    [
+        ("", "FAILURE,DELAY"), ("NEVER", "NEVER"), ("SUCCESS", "SUCCESS,DELAY"), ("FAILURE", "FAILURE,DELAY"),
+        ("SUCCESS,FAILURE,DELAY", "SUCCESS,FAILURE,DELAY"),
+    ],
+)  # fmt: skip
+def test_dby_09_delay_is_added_for_a_deadline_that_nobody_else_keeps(notify: str, sent: str) -> None:
+    assert rcpt_parameters({"DSN": ""}, by(60, N), NOW, notify) == (f"NOTIFY={sent}",)
+    assert rcpt_parameters({"DSN": ""}, by(-1, N), NOW, "SUCCESS") == ("NOTIFY=SUCCESS",)
+    assert rcpt_parameters({"DSN": "", "DELIVERBY": ""}, by(60, N), NOW, "SUCCESS") == ("NOTIFY=SUCCESS",)
+
+
+@pytest.mark.parametrize(
+    ("notify", "parameters", "told"),
+    [
+        ("SUCCESS", (), True),
+        ("SUCCESS,FAILURE", ("ORCPT=x;y",), True),
+        ("SUCCESS", ("NOTIFY=SUCCESS",), False),
+        ("FAILURE", (), False),
+        ("NEVER", (), False),
+        ("", (), False),
+    ],
+)
+def test_dsn_05_who_tells_of_a_success(notify: str, parameters: tuple[str, ...], told: bool) -> None:
+    assert tells_success(notify, parameters) is told
 
 
 def test_dby_09_a_deadline_that_had_to_be_dropped_is_not_passed_on() -> None:

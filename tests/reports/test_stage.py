@@ -61,6 +61,35 @@ def virtual(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], Non
 
 # ---------------------------------------------------------------- the sender
 @virtual
+async def test_dsn_10_ret_full_returns_the_whole_message_with_a_failure_alone():
+    """DSN-08: the DSN itself asks for nothing."""
+    body = b"Subject: Your order 1234\r\n\r\n" + b"all of it\r\n" * 20_000
+    async with running(FakeSpool(original=body)) as desk:
+        desk.spool.mark(ret="FULL", envid="Q+2B1", notify="FAILURE", orcpt="rfc822;Ann+2B@old.test")
+        desk.spool.mark(ret="FULL", notice=Notice.DSN_DELAYED)
+        desk.spool.mark(ret="HDRS")
+        desk.spool.mark()
+        await settle()
+        dsns = desk.sent(Kind.DSN)
+        assert [content.count(b"all of it") for _, content in dsns] == [20_000, 0, 0, 0]
+        assert b"Original-Envelope-Id: Q+1\r\n" in dsns[0][1]
+        assert b"Original-Recipient: rfc822; Ann+@old.test\r\n" in dsns[0][1]
+        for message, _ in dsns:
+            asked = [(it.notify, it.orcpt) for it in message.recipients]
+            assert (message.ret, message.envid, message.eight_bit, asked) == ("", "", False, [("", "")])
+
+
+@virtual
+async def test_the_postmaster_hears_of_a_failure_that_its_sender_does_not_want_to():
+    """DSN-06; and why the sender was not told."""
+    async with running(FakeSpool()) as desk:
+        desk.spool.mark(notice=Notice.REPORT, notify="NEVER")
+        await settle()
+        [(_, content)] = desk.sent(Kind.REPORT)
+        assert b"its sender asked not to be told" in content
+
+
+@virtual
 async def test_a_failure_is_told_to_its_sender_at_once():
     """DSN-08, DSN-15: null path, one recipient, kind DSN, as an ordinary message."""
     async with running(FakeSpool()) as desk:

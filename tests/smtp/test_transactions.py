@@ -63,10 +63,13 @@ async def test_what_goes_out(pipelined: bool) -> None:
 async def test_parameters_of_rcpt_go_with_each(pipelined: bool) -> None:
     async with ScriptedMx() as mx:
         session = await greeted(mx)
-        paths, asked = ("a@example.org", "b@example.org"), ("NOTIFY=FAILURE,DELAY",)
+        paths, asked = ("a@example.org", "b@example.org"), (("NOTIFY=NEVER", "ORCPT=rfc822;A+2B@x"), ())
         await session.envelope("x@example.com", (), paths, pipelined=pipelined, rcpt_parameters=asked)
         await send(session)
-        assert mx.messages[0].rcpts == [f"RCPT TO:<{path}> NOTIFY=FAILURE,DELAY" for path in paths]
+        assert mx.messages[0].rcpts == [
+            "RCPT TO:<a@example.org> NOTIFY=NEVER ORCPT=rfc822;A+2B@x",
+            "RCPT TO:<b@example.org>",
+        ]
 
 
 async def test_commands_wait_for_replies_where_pipelining_is_not_offered() -> None:

@@ -278,6 +278,12 @@ class Overdue:
         assert await spool.claim_overdue("example.org", 10, NOW + 61) is None
         assert (await claimed(spool, now=NOW + 90)).recipients[0].warned
 
+    @pytest.mark.parametrize("notify", ["NEVER", "SUCCESS,FAILURE"])
+    async def test_dsn_06_a_warning_that_nobody_wants_is_never_overdue(self, spool: Spool, notify: str) -> None:
+        await put(spool, message(1, warn_after=60, notify=notify))
+        assert await spool.claim_overdue("example.org", 10, NOW + DAY) is None
+        assert await spool.claim_overdue("example.org", 10, NOW + 5 * DAY) is not None
+
     async def test_what_waits_for_a_person_is_not_given_up(self, spool: Spool) -> None:
         await doubt(spool, next_at=None)
         assert await spool.claim_overdue("example.org", 10, NOW + 9 * DAY) is None
@@ -417,6 +423,15 @@ class Doubt:
         assert len({one.step for one in told}) == 1
         ((seen,), total) = await again.needing_person(10)
         assert (seen.queue_id, total) == (ONE, 1)
+
+    @pytest.mark.parametrize("notify", ["NEVER", "FAILURE"])
+    async def test_dsn_06_a_held_doubt_is_told_to_who_wants_to_hear_of_delays(
+        self, house: House, spool: Spool, notify: str
+    ) -> None:
+        await put(spool, message(1, notify=notify))
+        await mark(spool, await claimed(spool))
+        again = await house.reopen(retry_after=None)
+        assert [one.notice for one in await again.notices(Notice, 10, NOW)] == [Notice.ALERT]
 
     async def test_a_crash_before_the_mark_is_none(self, house: House, spool: Spool) -> None:
         await put(spool, message(1))

@@ -253,6 +253,14 @@ class Deadlines:
         await spool.release(await expired(spool), OVER)
         await expired(spool)
 
+    @pytest.mark.parametrize("notify", ["NEVER", "SUCCESS"])
+    async def test_dby_08_dsn_06_a_word_that_nobody_wants_is_not_due(self, spool: Spool, notify: str) -> None:
+        await put(spool, message(1, by=TELLS, notify=notify))
+        assert await spool.next_deadline() is None
+        assert await spool.claim_expired(10, OVER) is None
+        await put(spool, message(2, by=FAILS, notify=notify))
+        await expired(spool)
+
     async def test_the_bell_of_deadlines_rings_with_a_new_one_and_with_a_claim_that_comes_back(self, spool: Spool) -> None:
         bell = spool.doorbell.deadlines
         await put(spool, message(1, by=FAILS))

@@ -34,12 +34,13 @@ def message(
     subject: str = "hello",
     by: DeliverBy | None = None,
     not_before: float | None = None,
+    notify: str = "",
 ) -> NewMessage:
     return NewMessage(
         queue_id=queue_id(number),
         message_id=f"<{number}@example.com>",
         reverse_path=sender,
-        recipients=tuple(NewRecipient(one, one.rpartition("@")[2]) for one in recipients),
+        recipients=tuple(NewRecipient(one, one.rpartition("@")[2], notify=notify) for one in recipients),
         subject=subject,
         size=size,
         eight_bit=False,

@@ -76,7 +76,7 @@ class RemoteSession:
         forward_paths: Sequence[str],
         *,
         pipelined: bool,
-        rcpt_parameters: Sequence[str] = (),
+        rcpt_parameters: Sequence[Sequence[str]] = (),
     ) -> EnvelopeReplies:
         self.transactions += 1
         mail = await self._observe(Phase.MAIL)
