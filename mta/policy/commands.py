@@ -2,14 +2,16 @@
 
 Rules: the grammar is the RFC's, with nothing repaired and no blank where none is allowed; a quoted local part may hold
 `>` and blanks; a flaw of the path and a flaw of the parameters have different enhanced codes. What a path or a parameter
-means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2.
+means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2; RFC 6531 section 3.4.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mta.model.address import AddressError, Flaw
 from mta.model.reply import Reply
+from mta.model.text import safe_text
 
 _PATH = re.compile(r'<((?:[^<>"]|"(?:[^"\\]|\\.)*")*)>', re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
@@ -43,6 +45,28 @@ def parse_path_argument(argument: str, prefix: str, status: str) -> PathArgument
         return Reply(501, status, "Garbage behind the address")
     parameters = _parameters(behind)
     return parameters if isinstance(parameters, Reply) else PathArgument(match.group(1), parameters)
+
+
+def is_utf8_request(argument: str) -> bool:
+    """Whether an argument of VRFY, not all of it ASCII, is UTF-8 and says so (RFC 6531 section 3.4)."""
+    text, _, parameter = argument.rpartition(" ")
+    try:
+        return parameter.upper() == "SMTPUTF8" and decoded(text).isprintable()
+    except AddressError:
+        return False
+
+
+def shown(argument: str) -> str:
+    """An argument (octets, each as one character) as a person reads it in the log."""
+    return safe_text(argument.encode("latin-1"))
+
+
+def decoded(path: str) -> str:
+    """Octets, each as one character, read as UTF-8. Raises `AddressError`."""
+    try:
+        return path.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        raise AddressError(Flaw.ENCODING) from None
 
 
 def _parameters(text: str) -> Mapping[str, str | None] | Reply:

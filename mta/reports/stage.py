@@ -214,7 +214,7 @@ class Reports:
 
     def _recipients(self, text: str) -> tuple[NewRecipient, ...]:
         try:
-            resolved = self._locals.resolve(parse_address(text))
+            resolved = self._locals.resolve(parse_address(text, utf8=True))
         except AddressError as error:
             raise Unaddressable(f"{text!r}: {error}") from None
         if isinstance(resolved, Reply):

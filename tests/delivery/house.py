@@ -12,6 +12,7 @@ from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
+from mta.model.address import parse_address
 from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Fact
 from mta.policy.routing import RoutingRules
@@ -97,6 +98,7 @@ class House:
         priority: int = 0,
         deliver_by: DeliverBy | None = None,
         in_doubt: DoubtOrder = DoubtOrder.DEFAULT,
+        utf8: bool = False,
     ) -> str:
         """The queue id."""
         self.count += 1
@@ -105,7 +107,7 @@ class House:
             queue_id=f"{self.count:016d}",
             message_id=f"<{self.count}@mail.example.com>",
             reverse_path=sender,
-            recipients=tuple(NewRecipient(it, it.rpartition("@")[2]) for it in recipients),
+            recipients=tuple(NewRecipient(it, parse_address(it, utf8=True).destination) for it in recipients),
             subject="hello",
             size=len(content),
             eight_bit=eight_bit,
@@ -117,6 +119,7 @@ class House:
             priority=priority,
             deliver_by=deliver_by,
             in_doubt=in_doubt,
+            utf8=utf8,
         )
         buffer = self.spool.buffer()
         buffer.write(content)

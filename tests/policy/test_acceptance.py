@@ -79,7 +79,7 @@ def test_adr01_adr09_senders(argument: str, sender: str) -> None:
         ("FROM:<a@sales>", "554 5.1.8"),
         ("FROM:<a@b.example> FOO", "555 5.5.4"),
         ("FROM:<a@b.example> RET=HDRS ENVID=Q", "555 5.5.4"),
-        ("FROM:<a@b.example> SMTPUTF8", "555 5.5.4"),
+        ("FROM:<a@b.example> SMTPUTF8=1", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=abc", "501 5.5.4"),
