@@ -1,5 +1,5 @@
 """Delivery status notifications as values, and their part for programs (RFC 3464, RFC 3461 section 6.3, RFC 2852 section 5,
-RFC 4865 section 4.6).
+RFC 4865 section 4.6). What is not ASCII in it has the forms of `dsn_utf8`.
 
 Rules: a group for each recipient of one step. Nothing is invented: a field is there only if what it says is known.
 `Diagnostic-Code` has type `smtp` only for a reply that a server gave; what we found ourselves has type `X-mta` (RFC 3464
@@ -14,6 +14,7 @@ from enum import Enum
 
 from mta.model.reply import Reply
 from mta.policy.compose import date_time, field, folded
+from mta.policy.dsn_utf8 import header_line, recipient_field
 
 HEADER_LIMIT = 32 * 1024
 """Octets of the original's header section that go into a DSN."""
@@ -77,6 +78,11 @@ class Dsn:
     future_release: str = ""
     priority: int = 0
 
+    @property
+    def native(self) -> bool:
+        """Whether it takes SMTPUTF8 to reach the sender: then the DSN is UTF-8 too."""
+        return not self.to.isascii()
+
 
 def status_of(recipient: DsnRecipient) -> str:
     """The `Status` field: class by action, detail of the last real problem (RFC 3464 section 2.3.4, RFC 3463)."""
@@ -97,12 +103,12 @@ def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
     if dsn.future_release:
         lines.append(field("Future-Release-Request", dsn.future_release))
     for recipient in dsn.recipients:
-        lines += ["", *_group(recipient, dsn.will_retry_until)]
+        lines += ["", *_group(recipient, dsn.will_retry_until, native=dsn.native)]
     return lines
 
 
-def _group(recipient: DsnRecipient, will_retry_until: float) -> Iterator[str]:
-    yield field("Final-Recipient", f"rfc822; {recipient.final_recipient}")
+def _group(recipient: DsnRecipient, will_retry_until: float, *, native: bool) -> Iterator[str]:
+    yield recipient_field("Final-Recipient", recipient.final_recipient, native=native)
     yield field("Action", _ACTION[recipient.fate])
     yield field("Status", status_of(recipient))
     if recipient.remote_mta:
@@ -118,13 +124,15 @@ def _diagnostic(reply: Reply) -> list[str]:
     return folded("Diagnostic-Code: X-mta;", reply.text) if reply.text else []
 
 
-def header_section(content: bytes) -> tuple[str, ...]:
-    """The lines of a message's header section, given its first octets: whole lines, as printable ASCII, at most
+def header_section(content: bytes, *, utf8: bool = False) -> tuple[str, ...]:
+    """The lines of a message's header section, given its first octets: whole lines, as printable ASCII or `utf8`, at most
     `HEADER_LIMIT` octets of them."""
     head, end, _ = (b"\n" + content.replace(b"\r\n", b"\n")).partition(b"\n\n")
     lines = head[1 : HEADER_LIMIT + 1].split(b"\n")
     if not end or len(head) > HEADER_LIMIT + 1:
         del lines[-1]  # may have been cut
+    if utf8:
+        return tuple(header_line(line) for line in lines if line)
     return tuple(_UNSAFE.sub(_escape, line)[:_LINE_LIMIT].decode("ascii") for line in lines if line)
 
 
