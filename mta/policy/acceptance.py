@@ -120,7 +120,7 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | R
 
 def forward_path(argument: str, rules: Rules, *, extended: bool, utf8: bool = False) -> ForwardPath | Reply:
     """The recipient in the argument of RCPT, or why it is refused. `utf8`: MAIL had SMTPUTF8."""
-    parsed = parse_path_argument(argument, "TO:", "5.1.3")
+    parsed = parse_path_argument(argument, "TO:", "5.1.3", utf8=utf8)
     if isinstance(parsed, Reply):
         return parsed
     if parsed.parameters:

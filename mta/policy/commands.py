@@ -16,6 +16,9 @@ from mta.model.text import safe_text
 _PATH = re.compile(r'<((?:[^<>"]|"(?:[^"\\]|\\.)*")*)>', re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
 
+_ORCPT = re.compile(r"(?<![^ \t])ORCPT=utf-8;[^ \t]+", re.IGNORECASE)
+_BEYOND = re.compile(r"[^\x00-\x9f]")
+
 BAD_PARAMETER = Reply(501, "5.5.4", "Bad parameter")
 BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9, once")
 """RFC 6710 section 4.1 has a code of its own."""
@@ -30,8 +33,9 @@ class PathArgument:
     parameters: Mapping[str, str | None]
 
 
-def parse_path_argument(argument: str, prefix: str, status: str) -> PathArgument | Reply:
-    """The argument of MAIL (`prefix` "FROM:") or RCPT ("TO:"); `status` is the enhanced code for a path that is none."""
+def parse_path_argument(argument: str, prefix: str, status: str, *, utf8: bool = False) -> PathArgument | Reply:
+    """The argument of MAIL (`prefix` "FROM:") or RCPT ("TO:"); `status` is the enhanced code for a path that is none.
+    `utf8`: MAIL had SMTPUTF8."""
     if argument[: len(prefix)].upper() != prefix:
         return Reply(501, "5.5.4", f"Syntax: {prefix}<address>")
     rest = argument[len(prefix) :]
@@ -43,7 +47,7 @@ def parse_path_argument(argument: str, prefix: str, status: str) -> PathArgument
     behind = rest[match.end() :]
     if behind and behind[0] not in " \t":
         return Reply(501, status, "Garbage behind the address")
-    parameters = _parameters(behind)
+    parameters = _parameters(_with_ascii_orcpt(behind) if utf8 else behind)
     return parameters if isinstance(parameters, Reply) else PathArgument(match.group(1), parameters)
 
 
@@ -67,6 +71,14 @@ def decoded(path: str) -> str:
         return path.encode("latin-1").decode("utf-8")
     except UnicodeError:
         raise AddressError(Flaw.ENCODING) from None
+
+
+def _with_ascii_orcpt(parameters: str) -> str:
+    """ORCPT may hold an address in UTF-8; the form for 7 bits says the same, to every server (RFC 6533 section 3)."""
+    try:
+        return _ORCPT.sub(lambda match: _BEYOND.sub(lambda it: f"\\x{{{ord(it[0]):02X}}}", decoded(match[0])), parameters)
+    except AddressError:
+        return parameters
 
 
 def _parameters(text: str) -> Mapping[str, str | None] | Reply:

@@ -18,9 +18,7 @@ from mta.policy.dsn_utf8 import header_line, recipient_field
 
 HEADER_LIMIT = 32 * 1024
 """Octets of the original's header section that go into a DSN."""
-_LINE_LIMIT = 998
 _STATUS = re.compile(r"([245])\.(\d{1,3}\.\d{1,3})\Z")
-_UNSAFE = re.compile(rb"[^\t\x20-\x7e]")
 
 
 class Fate(Enum):
@@ -124,17 +122,11 @@ def _diagnostic(reply: Reply) -> list[str]:
     return folded("Diagnostic-Code: X-mta;", reply.text) if reply.text else []
 
 
-def header_section(content: bytes, *, utf8: bool = False) -> tuple[str, ...]:
-    """The lines of a message's header section, given its first octets: whole lines, as printable ASCII or `utf8`, at most
+def header_section(content: bytes) -> tuple[str, ...]:
+    """The lines of a message's header section, given its first octets: whole lines, as printable text, at most
     `HEADER_LIMIT` octets of them."""
     head, end, _ = (b"\n" + content.replace(b"\r\n", b"\n")).partition(b"\n\n")
     lines = head[1 : HEADER_LIMIT + 1].split(b"\n")
     if not end or len(head) > HEADER_LIMIT + 1:
         del lines[-1]  # may have been cut
-    if utf8:
-        return tuple(header_line(line) for line in lines if line)
-    return tuple(_UNSAFE.sub(_escape, line)[:_LINE_LIMIT].decode("ascii") for line in lines if line)
-
-
-def _escape(match: re.Match[bytes]) -> bytes:
-    return b"\\x%02x" % match[0][0]
+    return tuple(header_line(line) for line in lines if line)

@@ -28,7 +28,7 @@ def seven_bit(address: str) -> str:
 
 
 def header_line(line: bytes) -> str:
-    """A line of a header section in UTF-8: what is no text becomes an escape, what is too long is cut."""
+    """A line of a header section: what is no text (in UTF-8) becomes an escape, what is too long is cut."""
     text = _UNSAFE.sub(lambda match: f"\\x{ord(match[0]):02x}", line.decode("utf-8", "backslashreplace"))
     return text if len(text) * 4 <= _LINE_LIMIT else text.encode()[:_LINE_LIMIT].decode("utf-8", "ignore")
 

@@ -40,7 +40,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         arrival_date=first.accepted_at,
         will_retry_until=first.expires_at,
         recipients=tuple(_dsn_recipient(notice) for notice in step),
-        original_header=() if _undecided(step) else header_section(original, utf8=first.utf8),
+        original_header=() if _undecided(step) else header_section(original),
         deliver_by=first.deliver_by.at if first.deliver_by is not None else None,
         future_release=first.hold_request,
         priority=first.priority,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from mta.model.outcome import Disposition, Scope, Verdict
+from mta.model.reply import Reply
+from mta.policy.commands import BAD_PARAMETER, parse_path_argument
 from mta.policy.transaction import droppable, mail_parameters, required_only
 from mta.policy.utf8 import Need, need, together
 
@@ -61,3 +63,23 @@ def test_the_parameter_is_said_where_it_is_needed_and_never_dropped() -> None:
     assert mail_parameters(OFFERED, 10, False) == ()
     assert not droppable(("SMTPUTF8",))
     assert required_only(("SIZE=10", "SMTPUTF8")) == ("SMTPUTF8",)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "utf8", "value"),
+    [
+        ("ORCPT=utf-8;jörg@example.org", True, "utf-8;j\\x{F6}rg@example.org"),
+        ("orcpt=UTF-8;用户@example.org NOTIFY=NEVER", True, "UTF-8;\\x{7528}\\x{6237}@example.org"),
+        ("ORCPT=utf-8;j\\x{F6}rg@example.org", True, "utf-8;j\\x{F6}rg@example.org"),
+        ("ORCPT=rfc822;ann+2Bx@example.org", True, "rfc822;ann+2Bx@example.org"),
+        ("ORCPT=utf-8;jörg@example.org", False, None),
+        ("ORCPT=rfc822;jörg@example.org", True, None),
+        ("ENVID=jörg", True, None),
+    ],
+)
+def test_ext10_orcpt_in_utf8_is_kept_in_its_seven_bit_form(parameters: str, utf8: bool, value: str | None) -> None:
+    """RFC 6533 section 3: who offers DSN and SMTPUTF8 takes both."""
+    octets = f"TO:<a@example.org> {parameters}".encode().decode("latin-1")
+    parsed = parse_path_argument(octets, "TO:", "5.1.3", utf8=utf8)
+    found = parsed if isinstance(parsed, Reply) else parsed.parameters["ORCPT"]
+    assert found == (BAD_PARAMETER if value is None else value)
