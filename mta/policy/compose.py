@@ -2,7 +2,8 @@
 
 Rules: CRLF line ends, and ASCII, so that any server takes it - unless the address that it goes to is more, which SMTPUTF8
 alone can reach (RFC 6532); no line is longer than 998 octets, fields and prose are folded at 78 where they can be (RFC 5322
-sections 2.1.1, 2.2.3); text from outside ends neither a field nor a line. Nothing is chosen here: identifiers, boundary and instant come with the `Stamp`, and equal input gives equal octets.
+sections 2.1.1, 2.2.3); text from outside ends neither a field nor a line. Nothing is chosen here: identifiers, boundary and
+instant come with the `Stamp`, and equal input gives equal octets.
 RFC 5322 sections 3.3 and 3.6, RFC 2045 sections 2.7 and 6.7, RFC 3834 section 5.
 """
 
