@@ -21,7 +21,7 @@ SYSTEM = frozenset(_SYSTEM.split())
 COMMON = "model ports doorbell policy spool.base"
 
 LAYERS = {
-    "model": ("", ""),
+    "model": ("", "idna"),  # a mailbox is known by its A-labels; the tables are data
     "ports": ("model", ""),
     "doorbell": ("model", "asyncio"),
     "policy": ("model ports", ""),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
@@ -29,7 +29,7 @@ LAYERS = {
     "spool.base": ("model doorbell", ""),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
     "alerts": ("model ports", "asyncio os signal ssl"),
-    "dns": ("model ports", "asyncio dns idna socket"),
+    "dns": ("model ports", "asyncio dns socket"),
     "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
     "listener": ("model ports policy spool.base", "aiosmtpd asyncio socket"),
     "scheduler": (COMMON, "asyncio"),

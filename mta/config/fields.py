@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from mta.model.address import AddressError, check_domain, parse_address
+from mta.model.address import AddressError, check_domain, parse_address, parse_domain
 from mta.model.units import parse_duration, parse_size
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -137,10 +137,18 @@ def hostname(value: object) -> str:
     try:
         check_domain(given)
     except AddressError as error:
-        raise ValueError(f'expected a full name such as "mail.example.com", or "[192.0.2.1]" ({error})') from None
+        hint = "" if given.isascii() else f"; its A-labels are {_a_labels(given)}"
+        raise ValueError(f'expected a full name such as "mail.example.com", or "[192.0.2.1]" ({error}{hint})') from None
     if _is_ip(given):
         raise ValueError(f'expected brackets around an address: "[{given}]"')
     return given
+
+
+def _a_labels(given: str) -> str:
+    try:
+        return f'"{parse_domain(given)}"'
+    except AddressError:
+        return "not to be had"
 
 
 def domain(value: object) -> str:

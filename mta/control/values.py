@@ -2,7 +2,7 @@
 
 import re
 
-from mta.model.address import AddressError, check_domain, parse_address
+from mta.model.address import AddressError, parse_address, parse_domain
 from mta.model.envelope import KEY_LIMIT, MailClass, is_key
 from mta.model.lifecycle import FINISHED, Status
 from mta.model.units import parse_duration
@@ -13,17 +13,16 @@ _UNFINISHED = tuple(status for status in Status if status not in FINISHED)
 
 
 def domain(text: str) -> str:
-    """In lower case."""
+    """In lower case, by its A-labels."""
     try:
-        check_domain(text)
+        return parse_domain(text)
     except AddressError as error:
         raise ValueError(f"expected a domain such as example.com ({error})") from None
-    return text.lower()
 
 
 def address(text: str) -> str:
     try:
-        return str(parse_address(text))
+        return str(parse_address(text, utf8=True).sendable)
     except AddressError as error:
         raise ValueError(f"expected an address such as ann@example.com ({error})") from None
 

@@ -22,6 +22,7 @@ from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
 from mta.policy.routing import Candidate
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
+from mta.policy.utf8 import together
 from mta.ports import Clock, Session, Sessions
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
@@ -62,6 +63,8 @@ class Attempt:
     _session: Session | None = None
     _kept: tuple[Session, bool] | None = None
     _later: bool = False
+    _unfit: dict[str, Verdict] = field(default_factory=dict)
+    """By address: hosts that can't take this mail."""
 
     async def run(self) -> None:
         try:
@@ -102,7 +105,10 @@ class Attempt:
             return False
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:
-            self.trials.pop()
+            if verdict.disposition is Disposition.PERMANENT:  # ours, from what it offers: it need not be asked again
+                self._unfit[session.address] = verdict
+            else:
+                self.trials.pop()
         return self._done
 
     async def _walk(self, candidates: Sequence[Candidate]) -> None:
@@ -112,6 +118,9 @@ class Attempt:
         verdicts: list[Verdict] = []
         waits: list[float] = []
         for candidate in candidates:
+            if unfit := self._unfit.get(candidate.address):
+                verdicts.append(unfit)
+                continue
             if resting := self.means.hosts.resting(candidate.address, heeds):
                 verdicts.append(resting[0])
                 waits.append(resting[1])
@@ -222,7 +231,7 @@ class Attempt:
 
     # ------------------------------------------------ transactions
     async def _transaction(self, session: Session, changes: set[Change]) -> Result:
-        recipients = self.open[: recipients_per_transaction(session.extensions)]
+        recipients = together(self.open, message=self.claim.utf8)[: recipients_per_transaction(session.extensions)]
         asked = parameters(self.claim, recipients, session, changes, self.clock.now())
         if isinstance(asked, Verdict):
             if asked.scope is Scope.SESSION:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
 from mta.policy.transaction import droppable, dsn_parameters, mail_parameters, rcpt_parameters, required_only
+from mta.policy.utf8 import need
 from mta.ports import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
@@ -37,7 +38,13 @@ def parameters(
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]] | Verdict:
     """Those of MAIL and those of the RCPT of each recipient, as of `now`; or why this mail is not for this server."""
     of_mail = mail_parameters(
-        session.extensions, claim.size, claim.eight_bit, priority=claim.priority, deliver_by=claim.deliver_by, now=now
+        session.extensions,
+        claim.size,
+        claim.eight_bit,
+        priority=claim.priority,
+        deliver_by=claim.deliver_by,
+        now=now,
+        utf8=need(claim.reverse_path, recipients, message=claim.utf8),
     )
     if isinstance(of_mail, Verdict):
         return of_mail

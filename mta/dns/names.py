@@ -1,13 +1,14 @@
 """Names as they are asked for: U-labels become A-labels, and what cannot be asked for is found before anything is sent.
 
-Rules: IDNA2008 (RFC 5890, 5891) with the case and width mapping of RFC 5895, so `ß` stays itself; no search list, every
-name is absolute; underscores pass, since hosts with one exist (RFC 2181 section 11).
+Rules: the forms are `model.international`'s; no search list, every name is absolute; underscores pass, since hosts with one
+exist (RFC 2181 section 11).
 """
 
 import re
 
 import dns.name
-import idna
+
+from mta.model.international import a_labels
 
 _LIMIT = 253
 """Characters of a name without its final dot, RFC 1035 section 2.3.4 (255 octets on the wire)."""
@@ -21,18 +22,12 @@ class BadName(ValueError):
 
 def absolute_name(text: str) -> dns.name.Name:
     """`text` in lower case as an absolute name. Raises `BadName`."""
-    ascii_text = text.lower() if text.isascii() else _a_labels(text)
-    if len(ascii_text) > _LIMIT:
-        raise BadName(f"longer than {_LIMIT} characters")
-    if not _NAME.match(ascii_text):
-        raise BadName("it has an empty, over-long or malformed label")
-    return dns.name.from_text(ascii_text)
-
-
-def _a_labels(text: str) -> str:
-    if len(text) > _LIMIT:  # the A-label form is longer still
-        raise BadName(f"longer than {_LIMIT} characters")
     try:
-        return idna.encode(text, uts46=True).decode("ascii")
-    except idna.IDNAError as error:
-        raise BadName(f"no internationalized domain name ({error})") from None
+        name = a_labels(text)
+    except ValueError as error:
+        raise BadName(str(error)) from None
+    if len(name) > _LIMIT:
+        raise BadName(f"longer than {_LIMIT} characters")
+    if not _NAME.match(name):
+        raise BadName("it has an empty, over-long or malformed label")
+    return dns.name.from_text(name)

@@ -2,7 +2,7 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6710 section 3.
+RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6531; RFC 6710 section 3.
 """
 
 import re
@@ -15,6 +15,7 @@ from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.reply import Reply
 from mta.policy.acceptance import forward_path, mail
+from mta.policy.commands import is_utf8_request, shown
 from mta.policy.requests import announced_hold
 
 JUNK_LIMIT = 20
@@ -96,7 +97,7 @@ class Conversation:
     def _ehlo(self, argument: str) -> Answer:
         settings = self._settings
         hold = announced_hold(self._now(), settings.max_hold)
-        extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES"]
+        extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         extensions += ["DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         return self._greet(argument, extensions)
 
@@ -117,6 +118,8 @@ class Conversation:
         return Answer(wire(_HELP), Next.FLUSH)
 
     def _vrfy(self, argument: str) -> Answer:
+        if not (_PRINTABLE.match(argument) or is_utf8_request(argument)):
+            return Answer(wire(_NOT_ASCII), Next.FLUSH)
         return Answer(wire(_CANNOT_VERIFY if argument else Reply(501, "5.5.4", "Syntax: VRFY address")), Next.FLUSH)
 
     def _expn(self, _argument: str) -> Answer:
@@ -134,18 +137,19 @@ class Conversation:
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now)
         if isinstance(heard, Reply):
-            return Answer(wire(heard), refused=(heard, f"MAIL {argument}"))
+            return Answer(wire(heard), refused=(heard, f"MAIL {shown(argument)}"))
         self.transaction = Transaction(heard.reverse_path, heard.requests, now, dsn=heard.dsn)
         return Answer(b"250 2.1.0 Ok\r\n")
 
     def _rcpt(self, argument: str) -> Answer:
         if self.transaction.reverse_path is None:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
-        recipient = forward_path(argument, self._settings, extended=self.extended)
+        utf8 = self.transaction.requests.utf8
+        recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
             refusal = self.transaction.add(recipient, self._settings.max_recipients)
             return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
-        return Answer(wire(recipient), refused=(recipient, f"RCPT {argument}"))
+        return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
 
     def _data(self, argument: str) -> Answer:
         if argument:
@@ -176,5 +180,5 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "HELP": Conversation._help,
     "QUIT": Conversation._quit,
 }
-_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt})
-"""Commands whose addresses have codes of their own for what is not ASCII (RFC 6531 section 3.5)."""
+_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy})
+"""Commands whose addresses may be more than ASCII, or have codes of their own for it (RFC 6531 sections 3.4 and 3.5)."""

@@ -202,6 +202,7 @@ def _message(
         submitter=arrival.user,
         ret=transaction.dsn.ret,
         envid=transaction.dsn.envid,
+        utf8=not (prepared.by.isascii() and (transaction.reverse_path or "").isascii()),
     )
 
 
@@ -213,7 +214,7 @@ def default_deadline(schedule: RetryPolicy, start: float) -> DeliverBy | None:
 
 def _fingerprint(transaction: Transaction, subject: str) -> str:
     """Over what was submitted, before aliases: they may change between two submissions."""
-    mailboxes = (parse_address(it.original or it.address).key for it in transaction.recipients.values())
+    mailboxes = (parse_address(it.original or it.address, utf8=True).key for it in transaction.recipients.values())
     return fingerprint(transaction.reverse_path or "", mailboxes, subject)
 
 

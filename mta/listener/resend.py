@@ -50,7 +50,7 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
     content.replace_prefix(prepared.length, prepared.by)
     schedule = settings.schedules[view.mail_class]
     recipients = tuple(
-        NewRecipient(it.address, parse_address(it.address).destination, it.original, it.notify, it.orcpt)
+        NewRecipient(it.address, parse_address(it.address, utf8=True).destination, it.original, it.notify, it.orcpt)
         for it in view.recipients
     )
     return NewMessage(
@@ -61,6 +61,7 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
         subject=view.subject,
         size=content.size,
         eight_bit=view.eight_bit,
+        utf8=view.utf8,
         mail_class=view.mail_class,
         kind=Kind.MAIL,
         accepted_at=now,
@@ -69,7 +70,9 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
         key=key,
         scope=view.scope,
         fingerprint=fingerprint(
-            view.reverse_path, (parse_address(it.original or it.address).key for it in recipients), prepared.subject
+            view.reverse_path,
+            (parse_address(it.original or it.address, utf8=True).key for it in recipients),
+            prepared.subject,
         ),
         in_doubt=view.in_doubt,
         priority=view.priority,

@@ -1,8 +1,9 @@
-"""Mailbox addresses as SMTP has them (RFC 5321 sections 4.1.2, 4.1.3, 4.5.3.1).
+"""Mailbox addresses as SMTP has them (RFC 5321 sections 4.1.2, 4.1.3, 4.5.3.1; RFC 6531 section 3.3).
 
 One parser for every door: SMTP commands, the control socket, sendmail, the spool's reload. Rules: nothing is repaired;
 what parses holds no control character, no blank outside quotes, nothing that ends a path. The local part keeps its case
-and the quoting it came with; domains compare in lower case.
+and the quoting it came with; domains compare in lower case, by their A-labels. What is beyond ASCII parses only where the
+caller asks for it.
 """
 
 import ipaddress
@@ -10,9 +11,11 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-_ATOM = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+"
+from mta.model.international import BEYOND_ASCII, a_labels, u_labels
+
+_ATOM = rf"(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{{|}}~]|{BEYOND_ASCII})+"
 _DOT_ATOM = re.compile(rf"{_ATOM}(?:\.{_ATOM})*\Z")
-_QUOTED = re.compile(r'"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\[\x20-\x7e])*"\Z')
+_QUOTED = re.compile(rf'"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|{BEYOND_ASCII}|\\[\x20-\x7e])*"\Z')
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\Z")
 _SOURCE_ROUTE = re.compile(rf"@{_LABEL}(?:\.{_LABEL})*(?:,@{_LABEL}(?:\.{_LABEL})*)*:")
@@ -20,7 +23,7 @@ _SOURCE_ROUTE = re.compile(rf"@{_LABEL}(?:\.{_LABEL})*(?:,@{_LABEL}(?:\.{_LABEL}
 LOCAL_PART_LIMIT = 64
 DOMAIN_LIMIT = 255
 PATH_LIMIT = 256
-"""Octets, RFC 5321 sections 4.5.3.1.1 to 4.5.3.1.3 (the path with its angle brackets)."""
+"""Octets, in UTF-8; RFC 5321 sections 4.5.3.1.1 to 4.5.3.1.3 (the path with its angle brackets)."""
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -29,7 +32,8 @@ class Flaw(Enum):
     """Why text is no address; the value is the reason in words."""
 
     SYNTAX = "bad address syntax"
-    NON_ASCII = "address has non-ASCII characters (SMTPUTF8 is not offered)"
+    NON_ASCII = "address has non-ASCII characters"
+    ENCODING = "address is not valid UTF-8"
     LOCAL_PART_LENGTH = "local part is longer than 64 octets"
     DOMAIN = "bad domain"
     DOMAIN_LENGTH = "domain is longer than 255 octets"
@@ -47,7 +51,8 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`local_part` as given (with its quotes), `domain` as given, "" where there is none."""
+    """`local_part` as given (with its quotes), `domain` as given, "" where there is none; one that is not ASCII in its
+    U-labels."""
 
     local_part: str
     domain: str
@@ -57,8 +62,15 @@ class Address:
 
     @property
     def destination(self) -> str:
-        """The domain in lower case: what routing and grouping go by."""
-        return self.domain.lower()
+        """The domain in lower case and A-labels: what routing and grouping go by."""
+        return a_labels(self.domain)
+
+    @property
+    def sendable(self) -> "Address":
+        """The same mailbox in the form that asks least of the next server: the domain needs SMTPUTF8 only if the local part
+        does (RFC 6531 section 3.2)."""
+        needless = self.local_part.isascii() and not self.domain.isascii()
+        return Address(self.local_part, self.destination) if needless else self
 
     @property
     def least_quoted(self) -> "Address":
@@ -67,7 +79,7 @@ class Address:
 
     @property
     def key(self) -> str:
-        """Equal for the same mailbox: least quoting, domain in lower case."""
+        """Equal for the same mailbox: least quoting, domain in lower case and A-labels."""
         return f"{least_quoted(self.local_part)}@{self.destination}"
 
 
@@ -80,20 +92,46 @@ def least_quoted(local_part: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", bare) + '"'
 
 
-def parse_address(text: str) -> Address:
-    """An address without angle brackets; the domain may be missing. Raises `AddressError`."""
-    if not text.isascii():
+def parse_address(text: str, *, utf8: bool = False) -> Address:
+    """An address without angle brackets; the domain may be missing. `utf8`: also one that is not ASCII (RFC 6531). Raises
+    `AddressError`."""
+    if not (utf8 or text.isascii()):
         raise AddressError(Flaw.NON_ASCII)
     local_part, domain = _split(text)
     if not (_DOT_ATOM.match(local_part) or _QUOTED.match(local_part)):
         raise AddressError(Flaw.SYNTAX)
-    if len(local_part) > LOCAL_PART_LIMIT:
+    if _octets(local_part) > LOCAL_PART_LIMIT:
         raise AddressError(Flaw.LOCAL_PART_LENGTH)
-    if domain is not None:
-        check_domain(domain)
-    if len(text) + 2 > PATH_LIMIT:
+    address = Address(local_part, _checked(domain) if domain is not None else "")
+    if max(_octets(str(address)), _octets(str(address.sendable))) + 2 > PATH_LIMIT:
         raise AddressError(Flaw.PATH_LENGTH)
-    return Address(local_part, domain or "")
+    return address
+
+
+def _octets(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _checked(domain: str) -> str:
+    """The domain in a form that is fit for a command: as it is, or in its U-labels. Raises `AddressError`."""
+    if domain.isascii():
+        check_domain(domain)
+        return domain
+    known = parse_domain(domain)
+    try:
+        return u_labels(known)
+    except ValueError:
+        raise AddressError(Flaw.DOMAIN) from None
+
+
+def parse_domain(text: str) -> str:
+    """A domain name or an address literal in lower case, U-labels as A-labels. Raises `AddressError`."""
+    try:
+        known = a_labels(text)
+    except ValueError:
+        raise AddressError(Flaw.DOMAIN) from None
+    check_domain(known)
+    return known
 
 
 def strip_source_route(text: str) -> str:

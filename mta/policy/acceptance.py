@@ -2,9 +2,10 @@
 
 Rules: what can never be delivered is refused at its command, with the exact code; what DNS says is nobody's business
 here (accept and queue). An address without a domain, at localhost, at our own name or at a local domain belongs to the
-aliases. RFC 5321 sections 2.3.5, 3.6.1, 4.1.1.2, 4.1.1.3 and 4.5.1; RFC 1870 sections 4 and 6.1; RFC 6152;
-RFC 6409 section 4.2; RFC 6531 section 3.5 (the codes for what is not offered). What the parameters BY, HOLDFOR,
-HOLDUNTIL and MT-PRIORITY ask is read in `requests`, what RET, ENVID, NOTIFY and ORCPT ask in `dsn_request`.
+aliases. An address is kept in the form that asks least of the servers behind us. RFC 5321 sections 2.3.5, 3.6.1, 4.1.1.2,
+4.1.1.3 and 4.5.1; RFC 1870 sections 4 and 6.1; RFC 6152; RFC 6409 section 4.2; RFC 6531 sections 3.2 to 3.5. What the
+parameters BY, HOLDFOR, HOLDUNTIL, MT-PRIORITY and SMTPUTF8 ask is read in `requests`, what RET, ENVID, NOTIFY and ORCPT ask
+in `dsn_request`.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import Protocol
 from mta.model.address import Address, AddressError, Flaw, parse_address, parse_literal, strip_source_route
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
-from mta.policy.commands import BAD_PARAMETER, PathArgument, parse_path_argument
+from mta.policy.commands import BAD_PARAMETER, PathArgument, decoded, parse_path_argument
 from mta.policy.dsn_request import NOTHING, OF_MAIL, OF_RCPT, MailAsks, mail_asks, rcpt_asks
 from mta.policy.networks import Standing, standing
 from mta.policy.requests import PARAMETERS, Requests, mail_requests
@@ -119,13 +120,13 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | R
     dsn = mail_asks(parsed.parameters)
     if isinstance(dsn, Reply):
         return dsn
-    sender = _sender(parsed.path, rules)
+    sender = _sender(parsed.path, rules, utf8=requests.utf8)
     return sender if isinstance(sender, Reply) else Mail(sender, requests, dsn)
 
 
-def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath | Reply:
-    """The recipient in the argument of RCPT, or why it is refused."""
-    parsed = parse_path_argument(argument, "TO:", "5.1.3")
+def forward_path(argument: str, rules: Rules, *, extended: bool, utf8: bool = False) -> ForwardPath | Reply:
+    """The recipient in the argument of RCPT, or why it is refused. `utf8`: MAIL had SMTPUTF8."""
+    parsed = parse_path_argument(argument, "TO:", "5.1.3", utf8=utf8)
     if isinstance(parsed, Reply):
         return parsed
     if not parsed.parameters.keys() <= (OF_RCPT if extended else frozenset()):
@@ -133,7 +134,7 @@ def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath 
     dsn = rcpt_asks(parsed.parameters)
     if isinstance(dsn, Reply):
         return dsn
-    address = _address(parsed.path, non_ascii=553, status="5.1.3")
+    address = _address(parsed.path, utf8=utf8, non_ascii=553, status="5.1.3")
     found = address if isinstance(address, Reply) else _routable(address, rules)
     if isinstance(found, Reply) or not parsed.parameters:
         return found
@@ -157,10 +158,10 @@ def _size_refusal(size: str | None, limit: int) -> Reply | None:
 
 
 # ---------------------------------------------------------------- addresses
-def _sender(path: str, rules: Rules) -> str | Reply:
+def _sender(path: str, rules: Rules, *, utf8: bool) -> str | Reply:
     if not path:
         return ""
-    address = _address(path, non_ascii=550, status="5.1.7")
+    address = _address(path, utf8=utf8, non_ascii=550, status="5.1.7")
     if isinstance(address, Reply):
         return address
     if _is_single_label(address) and not rules.locals.is_local(address.destination):
@@ -180,14 +181,14 @@ def _routable(address: Address, rules: Rules) -> ForwardPath | Reply:
     return ForwardPath(str(rules.locals.qualified(address)), recipients)
 
 
-def _address(path: str, *, non_ascii: int, status: str) -> Address | Reply:
-    """The mailbox of a path, its source route dropped; else the refusal, with the code of RFC 6531 for octets that
-    SMTPUTF8 would have to announce."""
+def _address(path: str, *, utf8: bool, non_ascii: int, status: str) -> Address | Reply:
+    """The mailbox of a path (octets, each as one character), its source route dropped; else the refusal, with the code of
+    RFC 6531 for octets that SMTPUTF8 would have to announce."""
     try:
-        return parse_address(strip_source_route(path))
+        return parse_address(strip_source_route(decoded(path) if utf8 else path), utf8=utf8).sendable
     except AddressError as error:
         if error.flaw is Flaw.NON_ASCII:
-            return Reply(non_ascii, "5.6.7", "Address has non-ASCII characters, and SMTPUTF8 is not offered")
+            return Reply(non_ascii, "5.6.7", "Address has non-ASCII characters, and MAIL had no SMTPUTF8")
         return Reply(501, status, error.flaw.value.capitalize())
 
 

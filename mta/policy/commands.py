@@ -2,17 +2,22 @@
 
 Rules: the grammar is the RFC's, with nothing repaired and no blank where none is allowed; a quoted local part may hold
 `>` and blanks; a flaw of the path and a flaw of the parameters have different enhanced codes. What a path or a parameter
-means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2.
+means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2; RFC 6531 section 3.4.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mta.model.address import AddressError, Flaw
 from mta.model.reply import Reply
+from mta.model.text import safe_text
 
 _PATH = re.compile(r'<((?:[^<>"]|"(?:[^"\\]|\\.)*")*)>', re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
+
+_ORCPT = re.compile(r"(?<![^ \t])ORCPT=utf-8;[^ \t]+", re.IGNORECASE)
+_BEYOND = re.compile(r"[^\x00-\x9f]")
 
 BAD_PARAMETER = Reply(501, "5.5.4", "Bad parameter")
 BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9, once")
@@ -28,8 +33,9 @@ class PathArgument:
     parameters: Mapping[str, str | None]
 
 
-def parse_path_argument(argument: str, prefix: str, status: str) -> PathArgument | Reply:
-    """The argument of MAIL (`prefix` "FROM:") or RCPT ("TO:"); `status` is the enhanced code for a path that is none."""
+def parse_path_argument(argument: str, prefix: str, status: str, *, utf8: bool = False) -> PathArgument | Reply:
+    """The argument of MAIL (`prefix` "FROM:") or RCPT ("TO:"); `status` is the enhanced code for a path that is none.
+    `utf8`: MAIL had SMTPUTF8."""
     if argument[: len(prefix)].upper() != prefix:
         return Reply(501, "5.5.4", f"Syntax: {prefix}<address>")
     rest = argument[len(prefix) :]
@@ -41,8 +47,38 @@ def parse_path_argument(argument: str, prefix: str, status: str) -> PathArgument
     behind = rest[match.end() :]
     if behind and behind[0] not in " \t":
         return Reply(501, status, "Garbage behind the address")
-    parameters = _parameters(behind)
+    parameters = _parameters(_with_ascii_orcpt(behind) if utf8 else behind)
     return parameters if isinstance(parameters, Reply) else PathArgument(match.group(1), parameters)
+
+
+def is_utf8_request(argument: str) -> bool:
+    """Whether an argument of VRFY, not all of it ASCII, is UTF-8 and says so (RFC 6531 section 3.4)."""
+    text, _, parameter = argument.rpartition(" ")
+    try:
+        return parameter.upper() == "SMTPUTF8" and decoded(text).isprintable()
+    except AddressError:
+        return False
+
+
+def shown(argument: str) -> str:
+    """An argument (octets, each as one character) as a person reads it in the log."""
+    return safe_text(argument.encode("latin-1"))
+
+
+def decoded(path: str) -> str:
+    """Octets, each as one character, read as UTF-8. Raises `AddressError`."""
+    try:
+        return path.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        raise AddressError(Flaw.ENCODING) from None
+
+
+def _with_ascii_orcpt(parameters: str) -> str:
+    """ORCPT may hold an address in UTF-8; the form for 7 bits says the same, to every server (RFC 6533 section 3)."""
+    try:
+        return _ORCPT.sub(lambda match: _BEYOND.sub(lambda it: f"\\x{{{ord(it[0]):02X}}}", decoded(match[0])), parameters)
+    except AddressError:
+        return parameters
 
 
 def _parameters(text: str) -> Mapping[str, str | None] | Reply:

@@ -1,19 +1,22 @@
 """Mail that the daemon writes itself: header fields, folding, dates, text bodies.
 
-Rules: all of it is ASCII with CRLF line ends, so that any server takes it; no line is longer than 998 octets, fields and
-prose are folded at 78 where they can be (RFC 5322 sections 2.1.1, 2.2.3); text from outside ends neither a field nor a
-line. Nothing is chosen here: identifiers, boundary and instant come with the `Stamp`, and equal input gives equal octets.
+Rules: CRLF line ends, and ASCII, so that any server takes it - unless the address that it goes to is more, which SMTPUTF8
+alone can reach (RFC 6532); no line is longer than 998 octets, fields and prose are folded at 78 where they can be (RFC 5322
+sections 2.1.1, 2.2.3); text from outside ends neither a field nor a line. Nothing is chosen here: identifiers, boundary and
+instant come with the `Stamp`, and equal input gives equal octets.
 RFC 5322 sections 3.3 and 3.6, RFC 2045 sections 2.7 and 6.7, RFC 3834 section 5.
 """
 
 import quopri
 import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.header import Header
 from email.utils import format_datetime
 
-from mta.model.text import ascii_text
+from mta.model.text import ascii_text, safe_text
 
 WIDTH = 76
 """Columns of prose and of folded fields."""
@@ -72,8 +75,8 @@ def head(stamp: Stamp, to: str, subject: str, auto_submitted: str, about: str = 
     answered = [f"In-Reply-To: {about}", f"References: {about}"] if _MESSAGE_ID.match(about) else []
     return [
         field("From", f"Mail Delivery System <MAILER-DAEMON@{stamp.hostname}>"),
-        field("To", to),
-        *folded("Subject:", subject),
+        field("To", to) if to.isascii() else f"To: {safe_text(to)}",
+        *_subject(subject),
         field("Date", date_time(stamp.at)),
         field("Message-ID", stamp.message_id),
         *answered,
@@ -82,19 +85,29 @@ def head(stamp: Stamp, to: str, subject: str, auto_submitted: str, about: str = 
     ]
 
 
+def _subject(text: str) -> list[str]:
+    """In encoded words (RFC 2047) where it is not ASCII."""
+    if text.isascii():
+        return folded("Subject:", text)
+    return f"Subject: {Header(safe_text(text), 'utf-8', header_name='Subject').encode()}".split("\n")
+
+
+def quoted_printable(lines: Sequence[str]) -> list[str]:
+    """Lines of UTF-8 in the encoding of RFC 2045 section 6.7."""
+    return quopri.encodestring("\n".join(lines).encode("utf-8", "backslashreplace")).decode("ascii").split("\n")
+
+
 def text_entity(lines: list[str]) -> list[str]:
     """Lines as a MIME entity of type text/plain: as they are if they are ASCII, else UTF-8 in quoted-printable."""
-    text = "\n".join(lines)
-    if text.isascii():
+    if all(line.isascii() for line in lines):
         return ["Content-Type: text/plain; charset=us-ascii", "Content-Transfer-Encoding: 7bit", "", *lines]
-    encoded = quopri.encodestring(text.encode("utf-8", "backslashreplace")).decode("ascii")
     return [
         "Content-Type: text/plain; charset=utf-8",
         "Content-Transfer-Encoding: quoted-printable",
         "",
-        *encoded.split("\n"),
+        *quoted_printable(lines),
     ]
 
 
 def octets(lines: list[str]) -> bytes:
-    return "".join(f"{line}\r\n" for line in lines).encode("ascii")
+    return "".join(f"{line}\r\n" for line in lines).encode("utf-8")

@@ -1,5 +1,5 @@
 """Delivery status notifications as values, and their part for programs (RFC 3464, RFC 3461 section 6.3, RFC 2852 section 5,
-RFC 4865 section 4.6).
+RFC 4865 section 4.6). What is not ASCII in it has the forms of `dsn_utf8`.
 
 Rules: a group for each recipient of one step. Nothing is invented: a field is there only if what it says is known.
 `Diagnostic-Code` has type `smtp` only for a reply that a server gave; what we found ourselves has type `X-mta` (RFC 3464
@@ -15,12 +15,11 @@ from enum import Enum
 from mta.model.reply import Reply
 from mta.policy.compose import date_time, field, folded
 from mta.policy.dsn_request import xtext_decoded
+from mta.policy.dsn_utf8 import header_line, recipient_field
 
 HEADER_LIMIT = 32 * 1024
 """Octets of the original's header section that go into a DSN."""
-_LINE_LIMIT = 998
 _STATUS = re.compile(r"([245])\.(\d{1,3}\.\d{1,3})\Z")
-_UNSAFE = re.compile(rb"[^\t\x20-\x7e]")
 
 
 class Fate(Enum):
@@ -85,6 +84,11 @@ class Dsn:
     original_message: tuple[str, ...] = ()
     withheld: str = ""
 
+    @property
+    def native(self) -> bool:
+        """Whether it takes SMTPUTF8 to reach the sender: then the DSN is UTF-8 too."""
+        return not self.to.isascii()
+
 
 def status_of(recipient: DsnRecipient) -> str:
     """The `Status` field: class by action, detail of the last real problem (RFC 3464 section 2.3.4, RFC 3463)."""
@@ -106,15 +110,15 @@ def delivery_status(dsn: Dsn, reporting_mta: str) -> list[str]:
     if dsn.future_release:
         lines.append(field("Future-Release-Request", dsn.future_release))
     for recipient in dsn.recipients:
-        lines += ["", *_group(recipient, dsn.will_retry_until)]
+        lines += ["", *_group(recipient, dsn.will_retry_until, native=dsn.native)]
     return lines
 
 
-def _group(recipient: DsnRecipient, will_retry_until: float) -> Iterator[str]:
+def _group(recipient: DsnRecipient, will_retry_until: float, *, native: bool) -> Iterator[str]:
     if recipient.orcpt:
         address_type, _, address = recipient.orcpt.partition(";")
         yield field("Original-Recipient", f"{address_type}; {xtext_decoded(address)}")
-    yield field("Final-Recipient", f"rfc822; {recipient.final_recipient}")
+    yield recipient_field("Final-Recipient", recipient.final_recipient, native=native)
     yield field("Action", _ACTION[recipient.fate])
     yield field("Status", status_of(recipient))
     if recipient.remote_mta:
@@ -131,14 +135,10 @@ def _diagnostic(reply: Reply) -> list[str]:
 
 
 def header_section(content: bytes) -> tuple[str, ...]:
-    """The lines of a message's header section, given its first octets: whole lines, as printable ASCII, at most
+    """The lines of a message's header section, given its first octets: whole lines, as printable text, at most
     `HEADER_LIMIT` octets of them."""
     head, end, _ = (b"\n" + content.replace(b"\r\n", b"\n")).partition(b"\n\n")
     lines = head[1 : HEADER_LIMIT + 1].split(b"\n")
     if not end or len(head) > HEADER_LIMIT + 1:
         del lines[-1]  # may have been cut
-    return tuple(_UNSAFE.sub(_escape, line)[:_LINE_LIMIT].decode("ascii") for line in lines if line)
-
-
-def _escape(match: re.Match[bytes]) -> bytes:
-    return b"\\x%02x" % match[0][0]
+    return tuple(header_line(line) for line in lines if line)

@@ -32,6 +32,8 @@ _PERMANENT_MEANING = {
     "2.3": "The message is too large for this mailbox. Send less at once, or a link.",
     "3.4": "The message is too large for this server. Send less at once, or a link.",
     "6.3": "The message has 8-bit text, which this server does not take. Send it as plain ASCII or as base64.",
+    "6.7": "An address has letters beyond ASCII, which this server does not take. Ask for an address without them.",
+    "6.9": "The header of the message has letters beyond ASCII, which this server does not take. Send it with them encoded.",
 }
 _POLICY = "The server refused it by its own rules. Whoever runs that server can say why; quote its answer."
 

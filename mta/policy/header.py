@@ -1,7 +1,7 @@
 """The header section of a message, as bytes: its fields, what they say, and the changes made at submission.
 
 Rules: the section ends at the first empty line, or before the first line that is no field - nothing is ever taken out
-with it; fields that are kept keep their octets. RFC 5322 sections 2.1, 2.2, 3.6; RFC 2047.
+with it; fields that are kept keep their octets. RFC 5322 sections 2.1, 2.2, 3.6; RFC 2047; RFC 6532 section 3.
 """
 
 import re
@@ -42,7 +42,7 @@ class Field:
     @property
     def text(self) -> str:
         """The body on one line."""
-        return self.body.replace(b"\r\n", b"").decode("latin-1").strip(" \t")
+        return self.body.replace(b"\r\n", b"").decode("utf-8", "backslashreplace").strip(" \t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Section:
         return next(self.named(name), None)
 
 
-def read_section(start: bytes, *, complete: bool) -> Section:
+def read_section(start: bytes, *, complete: bool, utf8: bool = False) -> Section:
     """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets. Raises
-    `HeaderError` where it doesn't end there, or has octets that only SMTPUTF8 would allow."""
+    `HeaderError` where it doesn't end there, or is not ASCII; with `utf8`, where it is not UTF-8."""
     fields = []
     position = 0
     while match := _FIELD.match(start, position):
@@ -70,10 +70,19 @@ def read_section(start: bytes, *, complete: bool) -> Section:
         position = match.end()
     if not complete and start.find(b"\r\n", position) < 0:
         raise HeaderError(f"The header section is longer than {LIMIT} octets")
-    if not start[:position].isascii():
-        name = next(field.name for field in fields if not field.raw.isascii())
-        raise HeaderError(f"Header field {ascii_text(name.title(), 80)} has non-ASCII characters; encode them (RFC 2047)")
+    for field in (it for it in fields if not it.raw.isascii()):
+        _check_encoding(field, utf8=utf8)
     return Section(tuple(fields), position, start.startswith(b"\r\n", position) or position == len(start))
+
+
+def _check_encoding(field: Field, *, utf8: bool) -> None:
+    name = ascii_text(field.name.title(), 80)
+    if not utf8:
+        raise HeaderError(f"Header field {name} has non-ASCII characters; encode them (RFC 2047), or use SMTPUTF8")
+    try:
+        field.raw.decode("utf-8")
+    except UnicodeError:
+        raise HeaderError(f"Header field {name} is not valid UTF-8") from None
 
 
 def message_id(field: Field) -> str:
@@ -91,7 +100,7 @@ def subject(section: Section) -> str:
 def shown_subject(text: str) -> str:
     """For display: decoded, safe to print, at most `SUBJECT_LIMIT` characters."""
     text = text[: 8 * SUBJECT_LIMIT]
-    return safe_text(_decoded(text) if "=?" in text else text, SUBJECT_LIMIT)
+    return safe_text(_decoded(text) if "=?" in text and text.isascii() else text, SUBJECT_LIMIT)
 
 
 def _decoded(text: str) -> str:

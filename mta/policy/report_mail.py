@@ -1,7 +1,8 @@
 """Mail to the postmaster: what failed (a report), and what needs a person (an alert).
 
-Rules: plain ASCII, an entry a recipient, at most `ENTRY_LIMIT` entries, the others counted; what a person can do stands
-beside what is wrong, and a command holds nothing from outside but a queue id. RFC 3834 section 5: auto-generated.
+Rules: safe text, in 7 bits on the wire; an entry a recipient, at most `ENTRY_LIMIT` entries, the others counted; what a
+person can do stands beside what is wrong, and a command holds nothing from outside but a queue id. RFC 3834 section 5:
+auto-generated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from mta.model.envelope import Kind
 from mta.model.reply import Reply
-from mta.model.text import ascii_text
+from mta.model.text import safe_text
 from mta.policy.compose import Stamp, date_time, head, octets, text_entity, wrapped
 
 ENTRY_LIMIT = 200
@@ -76,8 +77,8 @@ def _recipients(count: int) -> str:
 
 def _entry(entry: Entry) -> list[str]:
     return [
-        f"{entry.queue_id}  <{ascii_text(entry.recipient)}>",
-        *(line for name, value in _facts(entry) for line in wrapped(ascii_text(value), f"  {name:9}", " " * 11)),
+        f"{entry.queue_id}  <{safe_text(entry.recipient)}>",
+        *(line for name, value in _facts(entry) for line in wrapped(safe_text(value), f"  {name:9}", " " * 11)),
     ]
 
 

@@ -61,8 +61,9 @@ class Arrival:
 
     @property
     def protocol(self) -> str:
-        """What stands behind `with` (RFC 3848)."""
-        return f"{'ESMTP' if self.extended else 'SMTP'}{'S' * self.secure}{'A' * bool(self.user)}"
+        """What stands behind `with` (RFC 3848, RFC 6531 section 4.3)."""
+        name = "UTF8SMTP" if self.requests.utf8 else "ESMTP" if self.extended else "SMTP"
+        return f"{name}{'S' * self.secure}{'A' * bool(self.user)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def prepare(start: bytes, arrival: Arrival, *, complete: bool, max_hold: float) 
     """What is to become of a message that begins with `start` (all of it, if `complete`, else the first
     `header.LIMIT` octets), or why it is refused. `max_hold`: seconds for which it may be held back."""
     try:
-        section = header.read_section(start, complete=complete)
+        section = header.read_section(start, complete=complete, utf8=arrival.requests.utf8)
         wanted = wish(section, arrival.requests, arrival.began_at, max_hold)
         controls = read_controls(section)
     except HeaderError as error:
@@ -94,7 +95,7 @@ def prepare(start: bytes, arrival: Arrival, *, complete: bool, max_hold: float) 
 def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepared | Reply:
     """A message that was sent before as a new one: a fresh Message-ID and Date, all else as it was."""
     try:
-        section = header.read_section(start, complete=complete)
+        section = header.read_section(start, complete=complete, utf8=True)  # as it was taken
     except HeaderError as error:
         return error.reply
     lines = [field.raw for field in section.fields if field.name not in ("message-id", "date")]
@@ -134,8 +135,9 @@ def _is_dropped(field: header.Field, *, keeps_priority: bool) -> bool:
 
 
 def received(arrival: Arrival) -> bytes:
-    """The trace field (RFC 5321 section 4.4), folded."""
-    recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole else ""
+    """The trace field (RFC 5321 section 4.4), folded. It names no recipient that would make it more than ASCII: the header
+    section would need SMTPUTF8 on its account alone."""
+    recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole and arrival.sole.isascii() else ""
     priority = f"\r\n\tPRIORITY {arrival.requests.priority}" if arrival.requests.priority is not None else ""
     return (
         f"Received: from {hello_name(arrival.hello)} ({_literal(arrival.peer)})\r\n"

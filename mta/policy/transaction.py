@@ -1,5 +1,5 @@
 """What a transaction may say to this server: MAIL and RCPT parameters, recipients at a time (RFC 5321 section 4.1.1.11,
-RFC 1870, RFC 2852 section 4.1.4, RFC 3461 section 5.2, RFC 6152, RFC 6710 section 4.2, RFC 9422).
+RFC 1870, RFC 2852 section 4.1.4, RFC 3461 section 5.2, RFC 6152, RFC 6531 section 3.5, RFC 6710 section 4.2, RFC 9422).
 
 Rules: a parameter is sent only where its keyword is offered; content that the server can't take is refused here, before
 MAIL, and so is a deadline that it would not keep; a limit that is malformed is none.
@@ -13,6 +13,7 @@ from mta.model.envelope import ByMode, DeliverBy
 from mta.model.notify import NEVER, Of, wants
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.policy.utf8 import Need
 
 RECIPIENTS = 100
 """Per transaction, unless the server takes fewer (RFC 5321 section 4.5.3.1.8)."""
@@ -32,13 +33,17 @@ def mail_parameters(
     priority: int = 0,
     deliver_by: DeliverBy | None = None,
     now: float = 0.0,
+    utf8: Need = Need.NOTHING,
 ) -> tuple[str, ...] | Verdict:
     """The parameters of MAIL for content of `size` octets, as of `now`; or why it is not for this server: 5.3.4 larger
     than its limit (RFC 1870 section 6), 5.6.3 eight-bit where 8BITMIME is not offered (RFC 6152 section 3); or, with scope
-    SESSION, not for this host: 5.4.7, it would not keep the deadline (RFC 2852 section 4.1.4.1)."""
+    SESSION, not for this host: 5.4.7, it would not keep the deadline (RFC 2852 section 4.1.4.1); 5.6.7 or 5.6.9, it does not
+    offer SMTPUTF8, for which there is a `utf8` need."""
     limit = _size_limit(extensions.get("SIZE", ""))
     if limit and size > limit:
         return _refusal("5.3.4", f"the message has {size} octets, the server takes {limit}")
+    if utf8 is not Need.NOTHING and "SMTPUTF8" not in extensions:
+        return _refusal(utf8.status, f"{utf8.value}, and the server does not offer SMTPUTF8", Scope.SESSION)
     if eight_bit and "8BITMIME" not in extensions:
         return _refusal("5.6.3", "the message has 8-bit content, the server takes 7-bit alone")
     if unkept := _unkept(extensions, deliver_by, now):
@@ -47,6 +52,7 @@ def mail_parameters(
     return (
         *((f"SIZE={size}",) if "SIZE" in extensions else ()),
         *(("BODY=8BITMIME",) if eight_bit else ()),
+        *(("SMTPUTF8",) if utf8 is not Need.NOTHING else ()),
         *((_by(deliver_by, now),) if deliver_by is not None and promised else ()),
         *((f"MT-PRIORITY={priority}",) if "MT-PRIORITY" in extensions else ()),
     )

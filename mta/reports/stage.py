@@ -210,7 +210,8 @@ class Reports:
             recipients=recipients,
             subject=draft.subject,
             size=len(content),
-            eight_bit=False,
+            eight_bit=not content.isascii(),
+            utf8=not draft.to.isascii(),
             mail_class=draft.mail_class,
             kind=draft.kind,
             accepted_at=now,
@@ -222,7 +223,7 @@ class Reports:
 
     def _recipients(self, text: str) -> tuple[NewRecipient, ...]:
         try:
-            resolved = self._locals.resolve(parse_address(text))
+            resolved = self._locals.resolve(parse_address(text, utf8=True))
         except AddressError as error:
             raise Unaddressable(f"{text!r}: {error}") from None
         if isinstance(resolved, Reply):

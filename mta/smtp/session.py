@@ -24,7 +24,7 @@ from mta.smtp.replies import Answer, observation, parse_extensions
 from mta.smtp.stuffing import DotStuffer
 from mta.smtp.wire import Wire
 
-_SENDABLE = re.compile(r"[\x20-\x7e]+\Z")
+_SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
 _CLOSING = 421
 _GO_AHEAD = 354
 
@@ -244,13 +244,13 @@ class SmtpSession:
     def _send(self, phase: Phase, *lines: str) -> Observation | None:
         """All lines in one write; an observation of `phase` if nothing may be sent."""
         for line in lines:
-            if not _SENDABLE.match(line):
+            if not _SENDABLE.match(line) or not (line.isascii() or "SMTPUTF8" in self.extensions):
                 raise ValueError(f"a command with unsendable characters: {line!a}")
         self._speak_by(self._wire)
         if not self._inbox.in_step:
             return self._observed(phase, self._inbox.unasked())
         self._inbox.expect(len(lines))
-        self._wire.write("".join(f"{line}\r\n" for line in lines).encode("ascii"))
+        self._wire.write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
         return None
 
     async def _reply(self, phase: Phase, timeout: float) -> Observation:

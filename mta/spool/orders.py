@@ -73,7 +73,7 @@ def _selected(db: sqlite3.Connection, queue_id: str, wanted: str) -> list[Recipi
 
 def _key(address: str) -> str:
     try:
-        return parse_address(address or "").key
+        return parse_address(address or "", utf8=True).key
     except AddressError:
         return address
 

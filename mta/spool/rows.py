@@ -159,7 +159,7 @@ def address_flaw(address: object) -> str:
     if not isinstance(address, str) or not address:
         return "a recipient's address is missing"
     try:
-        parse_address(address)
+        parse_address(address, utf8=True)
     except AddressError as error:
         return f"a recipient's address is unusable: {error}"
     return ""

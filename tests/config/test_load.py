@@ -300,6 +300,13 @@ def test_B53_a_name_that_no_server_may_be_greeted_with_is_refused(refused: Refus
     assert problem.line == 1
 
 
+def test_B53_a_name_in_u_labels_is_told_its_a_labels(refused: Refuse) -> None:
+    """EXT-09: EHLO comes before anybody knows of SMTPUTF8 (RFC 6531 section 3.7.1)."""
+    for key in ('hostname = "bücher.example"', 'local_domains = ["bücher.example"]'):
+        [problem] = refused(key)
+        assert '"xn--bcher-kva.example"' in problem.message
+
+
 @pytest.mark.parametrize(
     "name", ["mail.example.com", "localhost", "[192.0.2.1]", "[IPv6:2001:db8::1]", "xn--bcher-kva.example"]
 )

@@ -12,6 +12,7 @@ from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
+from mta.model.address import parse_address
 from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Fact
 from mta.policy.routing import RoutingRules
@@ -100,6 +101,7 @@ class House:
         ret: str = "",
         envid: str = "",
         asks: Mapping[str, tuple[str, str]] | None = None,
+        utf8: bool = False,
     ) -> str:
         """The queue id. `asks`: NOTIFY and ORCPT by recipient."""
         self.count += 1
@@ -108,7 +110,10 @@ class House:
             queue_id=f"{self.count:016d}",
             message_id=f"<{self.count}@mail.example.com>",
             reverse_path=sender,
-            recipients=tuple(NewRecipient(it, it.rpartition("@")[2], "", *(asks or {}).get(it, ())) for it in recipients),
+            recipients=tuple(
+                NewRecipient(it, parse_address(it, utf8=True).destination, "", *(asks or {}).get(it, ()))
+                for it in recipients
+            ),
             subject="hello",
             size=len(content),
             eight_bit=eight_bit,
@@ -122,6 +127,7 @@ class House:
             in_doubt=in_doubt,
             ret=ret,
             envid=envid,
+            utf8=utf8,
         )
         buffer = self.spool.buffer()
         buffer.write(content)

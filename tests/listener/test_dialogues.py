@@ -11,7 +11,7 @@ from tests.support.smtp_client import SmtpClient
 from tests.support.submission import bench
 
 OFFERED = {
-    "PIPELINING", "SIZE", "8BITMIME", "ENHANCEDSTATUSCODES", "HELP", "DELIVERBY", "FUTURERELEASE", "MT-PRIORITY",
+    "PIPELINING", "SIZE", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES", "HELP", "DELIVERBY", "FUTURERELEASE", "MT-PRIORITY",
     "DSN",
 }  # fmt: skip
 DOMAINS = {"{{from}}": "sender.test", "{{rcpt}}": "dest.test"}

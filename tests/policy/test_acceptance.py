@@ -78,7 +78,7 @@ def test_adr01_adr09_senders(argument: str, sender: str) -> None:
         ("FROM:<é@b.example>", "550 5.6.7"),
         ("FROM:<a@sales>", "554 5.1.8"),
         ("FROM:<a@b.example> FOO", "555 5.5.4"),
-        ("FROM:<a@b.example> SMTPUTF8", "555 5.5.4"),
+        ("FROM:<a@b.example> SMTPUTF8=1", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=", "501 5.5.4"),
         ("FROM:<a@b.example> SIZE=abc", "501 5.5.4"),
@@ -226,3 +226,16 @@ def test_the_address_for_the_trace_has_a_domain() -> None:
     answer = forward_path("TO:<root>", Rules(), extended=True)
     assert isinstance(answer, ForwardPath)
     assert answer.address == f"root@{HOSTNAME}"
+
+
+@given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
+def test_adr14_whatever_octets_a_path_has_it_is_an_address_or_a_refusal(octets: bytes) -> None:
+    """With SMTPUTF8: what is taken is UTF-8 that parses again, to the same mailbox."""
+    path = (octets + "@Bücher.example".encode()).decode("latin-1")
+    answer = forward_path(f"TO:<{path}>", Rules(), extended=True, utf8=True)
+    if isinstance(answer, Reply):
+        assert answer.code in (501, 550, 553, 554, 555)
+        return
+    for recipient in answer.recipients:
+        address = parse_address(recipient.address, utf8=True)
+        assert address == address.sendable.least_quoted and address.destination == recipient.destination

@@ -121,3 +121,12 @@ def test_nothing_from_outside_makes_a_line(compose: Compose, sender: str, recipi
     assert len(head.split(b"\r\n")) == 9
     assert not [line for line in text.split(b"\r\n") if len(line) > 998 or re.search(rb"[^\x20-\x7e]", line)]
     assert text.count(b"  status:") >= 1
+
+
+@pytest.mark.parametrize("compose", [compose_report, compose_alert])
+def test_b38_addresses_beyond_ascii_can_be_read(compose: Compose):
+    """In 7 bits on the wire, and without what turns a line around."""
+    it = entry(recipient="jörg@bücher.example", sender="用户@example.com", subject="a\u202eb")
+    content = compose([it], "postmaster@example.com", STAMP)
+    assert content.isascii()
+    assert all(words in body(content) for words in ("<jörg@bücher.example>", "<用户@example.com>", "a\\u202eb"))

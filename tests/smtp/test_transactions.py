@@ -122,6 +122,18 @@ async def test_b54_no_command_hides_in_a_path(path: str) -> None:
         assert mx.connections[0].verbs == ["EHLO"]
 
 
+@pytest.mark.parametrize("path", ["a\u0085b@x.example", "a\ud800@x.example", "ä\r\nRSET@x.example"])
+async def test_b54_no_command_hides_in_a_path_beyond_ascii(path: str) -> None:
+    """The same server takes what is no control character (RFC 6531 section 3.3)."""
+    async with ScriptedMx(extensions=("SMTPUTF8",)) as mx:
+        session = await greeted(mx)
+        with pytest.raises(ValueError):
+            await envelope(session, path)
+        session = await greeted(mx)
+        code((await envelope(session, "jörg@x.example")).rcpts[0], 250)
+    assert "RCPT TO:<jörg@x.example>".encode().decode("latin-1") in mx.connections[1].commands
+
+
 # ---------------------------------------------------------------- recipients
 @pytest.mark.parametrize("pipelined", [True, False])
 async def test_b17_recipients_have_their_own_replies(pipelined: bool) -> None:
