@@ -39,6 +39,8 @@ def read_certificate(config: Config, environ: Mapping[str, str]) -> Certificate:
         return Certificate()
     certificate, key = (_path(name, environ) for name in (given.certificate, given.key))
     text = _text(certificate, "certificate")
+    if not _CERTIFICATE.search(text):
+        raise ConfigError(str(certificate), [Problem(f"{_TABLE}.certificate", "has no certificate: expected a PEM file")])
     _text(key, "key")
     context = _context(certificate, key)
     return Certificate(context, (*_open_to_others(key), *_refused_by_clients(context, text)))
@@ -74,6 +76,7 @@ def _text(path: Path, key: str) -> str:
 def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION  # costs us far more than the client that asks for it
     try:
         context.load_cert_chain(certificate, key, _no_password)
     except ssl.SSLError as error:
@@ -108,8 +111,8 @@ def _refused_by_clients(server: ssl.SSLContext, text: str) -> Iterator[Problem]:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(text)))
     try:
+        client.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(text)))
         _shake_hands(client, server)
     except ssl.SSLCertVerificationError as error:
         yield Problem(f"{_TABLE}.certificate", f"clients will refuse it: {error.verify_message}")

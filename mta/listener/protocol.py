@@ -99,7 +99,7 @@ class SubmissionSession(SMTP):
     def eof_received(self) -> bool | None:
         """The client sends no more, but may still read: what is complete is done and answered (True keeps the way out
         open; under TLS there is no such thing)."""
-        return super(SMTP, self).eof_received()
+        return super(SMTP, self).eof_received() and not self._conversation.secure
 
     def connection_lost(self, error: Exception | None) -> None:
         """The reader learns of it; the task ends by itself. Whatever it was (TLS has errors of its own), it is over."""
@@ -212,6 +212,8 @@ class SubmissionSession(SMTP):
             self._replies += wire(_SAID_IN_CLEAR)
             await self._flush()
             return False
+        if self.transport is None or self._inbox.at_eof():  # it has gone, which the handshake would not hear of
+            return False
         context = self._settings.tls
         if context is None or self._writer.transport.get_write_buffer_size():
             self._replies += wire(_NOT_NOW)
@@ -238,6 +240,7 @@ class SubmissionSession(SMTP):
         if self.transport is not None:  # else it was lost as soon as it was there
             self.transport = transport
         self._inbox.carried_by(transport)
+        # the first writer lives on in the protocol: where it went, it would take its transport with it (Python 3.13)
         self._writer = asyncio.StreamWriter(transport, self, self._inbox, self.loop)
 
     # ------------------------------------------------ content

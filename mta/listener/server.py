@@ -65,7 +65,8 @@ class SessionFactory(Protocol):
 
 
 class Listener:
-    """`settings` may be replaced: sessions to come go by the new ones."""
+    """`settings` may be replaced: sessions to come go by the new ones. A certificate may not be taken away from a TLS
+    door."""
 
     def __init__(
         self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen

@@ -66,7 +66,7 @@ def test_what_is_no_certificate_is_named(named: Named, tmp_path: Path) -> None:
     certificate, key = files(tmp_path)
     junk = tmp_path / "junk"
     junk.write_bytes(b"\xff\0 no PEM\n")
-    assert "expected PEM files" in refusal(named(junk, key))
+    assert f"{junk}: submission.tls.certificate: has no certificate" in refusal(named(junk, key))
     assert "expected PEM files" in refusal(named(certificate, junk))
 
 

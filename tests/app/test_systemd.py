@@ -19,10 +19,8 @@ print(*(scheme for scheme, _ in found))
 
 def _schemes(names: dict[str, str], environ: dict[str, str] | None = None) -> str:
     program = _PROGRAM.replace("NAMES", repr(names))
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONPATH": root, **(environ or {})}
-    )
+    surroundings = {"PYTHONPATH": str(Path(__file__).parents[2]), **(environ or {})}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=surroundings)
     return done.stdout.strip()
 
 
