@@ -24,6 +24,7 @@ LAYERS = {
     "model": ("", "idna"),  # a mailbox is known by its A-labels; the tables are data
     "ports": ("model", ""),
     "doorbell": ("model", "asyncio"),
+    "unix_socket": ("", "os socket"),
     "policy": ("model ports", ""),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
     "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", ""),
@@ -31,15 +32,15 @@ LAYERS = {
     "alerts": ("model ports", "asyncio os signal ssl"),
     "dns": ("model ports", "asyncio dns socket"),
     "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
-    "listener": ("model ports policy spool.base", "aiosmtpd asyncio socket"),
+    "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": (COMMON, "asyncio"),
     "delivery": (COMMON, "asyncio"),
     "reports": (COMMON, "asyncio"),
-    "control": ("model ports spool.base", "asyncio msgspec os socket"),
+    "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
     "app.runtime": ("alerts app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
-    "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
-            "asyncio logging os secrets signal socket sys uvloop"),
+    "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
+            "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "cli": ("app config control demo model", "asyncio click importlib os rich signal sys"),  # model: text made safe
 }  # fmt: skip

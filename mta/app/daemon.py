@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from mta import __version__
 from mta.app import settings
+from mta.app.certificate import Certificate
 from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
 from mta.config.checks import warnings
 from mta.config.model import Config
+from mta.config.problems import ConfigError, Problem
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
@@ -26,6 +28,8 @@ from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery
 from mta.listener.server import Listener
+from mta.listener.settings import ListenerSettings
+from mta.model.door import Scheme
 from mta.model.events import Fact, Trouble
 from mta.observe.metrics import Metrics
 from mta.ports import Observer
@@ -59,12 +63,14 @@ class Daemon:
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
+    certificate: Certificate = field(default_factory=Certificate)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     # ------------------------------------------------ the whole
-    async def serve(self, ready: Callable[[], None], sockets: Iterable[socket.socket] = ()) -> None:
-        """Starts, calls `ready`, runs until `request_stop`, stops. Raises `StartError`, `SpoolError`, OSError."""
+    async def serve(self, ready: Callable[[], None], sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
+        """Starts, calls `ready`, runs until `request_stop`, stops. Raises `StartError`, `ConfigError`, `SpoolError` and
+        OSError."""
         try:
             await self.start(sockets)
             ready()
@@ -85,16 +91,17 @@ class Daemon:
         self.log(fact)
 
     # ------------------------------------------------ start
-    async def start(self, sockets: Iterable[socket.socket] = ()) -> None:
+    async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
+        sockets = list(sockets)
+        self._read_certificate(sockets)
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
         self._tell_recovered(recovered)
         await self._tell_held()
         await self.control.start()
-        sockets = list(sockets)
-        endpoints = [] if sockets else [(it.host, it.port) for it in self.config.submission.listen]
-        await self.listener.start(endpoints, sockets)
+        submission = self.config.submission
+        await self.listener.start(() if sockets else submission.listen, sockets, socket_mode=submission.socket_mode)
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self._spawn("deadlines", self.deadlines.run())
         self._spawn("scheduler", self.scheduler.run())
@@ -105,13 +112,19 @@ class Daemon:
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        for problem in warnings(self.config):
+        for problem in (*warnings(self.config), *self.certificate.warnings):
             self.observe(Trouble("warning", str(problem)))
+
+    def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
+        self.certificate = self.runtime.certificate(self.config)
+        if self.certificate.context is None and any(scheme is Scheme.TLS for scheme, _ in sockets):
+            advice = "systemd opened a socket named tls for us: expected certificate and key"
+            raise ConfigError("the configuration", [Problem("submission.tls", advice)])
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
         self.listener = Listener(
-            settings.listener(config), self.spool, world.clock, world.entropy, self.observe, world.listen
+            self._listener_settings(), self.spool, world.clock, world.entropy, self.observe, world.listen
         )
         self.pool = SessionPool(settings.reuse(config))
         self.router = Router(
@@ -174,7 +187,8 @@ class Daemon:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
         kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
         self.config = config.model_copy(update=kept)
-        self.listener.settings = settings.listener(self.config)
+        self._renew_certificate()
+        self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
         self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
@@ -183,12 +197,30 @@ class Daemon:
         self.alerts.settings = settings.alerts(self.config)
         self.spool.doorbell.ring_notices()  # there may be a way now
 
+    def _renew_certificate(self) -> None:
+        """One that is no good, or gone, leaves the one before: clients rely on it."""
+        try:
+            found = self.runtime.certificate(self.config)
+        except ConfigError as error:
+            self.observe(Trouble("error", "the certificate is as it was: the new one is wrong", "; ".join(error.lines())))
+            return
+        for problem in found.warnings:
+            self.observe(Trouble("warning", str(problem)))
+        if found.context is not None:
+            self.certificate = found
+
+    def _listener_settings(self) -> ListenerSettings:
+        return settings.listener(self.config, self.certificate.context)
+
     def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
         old = self.config
         yield "hostname", old.hostname, new.hostname or old.hostname
         for key in ("spool", "control", "dns", "log"):
             yield f"[{key}]", getattr(old, key), getattr(new, key)
         yield "submission.listen", old.submission.listen, new.submission.listen
+        yield "submission.socket_mode", old.submission.socket_mode, new.submission.socket_mode
+        if new.submission.tls.certificate is None:  # a new one, or the first, is taken at once
+            yield "[submission.tls]", old.submission.tls.certificate, None
         yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
         yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts

@@ -20,13 +20,13 @@ from mta.config.load import load, named
 from mta.config.model import Config
 from mta.config.problems import ConfigError
 from mta.control.errors import Exit
-from mta.control.server import SocketTaken
 from mta.model.events import Trouble
 from mta.model.text import safe_text
 from mta.observe.library import LibraryLog
 from mta.observe.log import LogLines, json_object, key_values
 from mta.observe.sink import DescriptorSink
 from mta.spool.base import SpoolBusy, SpoolDamaged, SpoolError, SpoolFull
+from mta.unix_socket import SocketTaken
 
 START_LOOK = 0.1
 """Seconds after which a SIGHUP that came during the start is looked at again."""
@@ -64,7 +64,7 @@ async def _serve(config: Config, path: Path | None) -> int:
 
 
 def _ready(daemon: Daemon, notifier: Notifier) -> None:
-    where = ", ".join(f"{host}:{port}" for host, port in daemon.listener.endpoints)
+    where = ", ".join(map(str, daemon.listener.doors))
     daemon.observe(Trouble("info", "ready", f"listening at {where}; spool {daemon.config.spool.path}"))
     notifier.notify("READY=1", f"STATUS=listening at {where}")
 

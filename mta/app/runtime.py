@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from mta.alerts.program import run_program
 from mta.alerts.webhook import post
+from mta.app.certificate import Certificate, system_certificate
 from mta.app.settings import doubts, hostname
 from mta.config.model import Config
 from mta.dns.reachability import look
@@ -52,6 +53,7 @@ class Runtime:
     listen: Listen
     callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
+    certificate: Callable[[Config], Certificate] = system_certificate
 
 
 async def listen(
@@ -62,8 +64,10 @@ async def listen(
     sock: socket.socket | None = None,
     backlog: int = BACKLOG,
 ) -> ListeningServer:
-    """The running loop's `create_server`: at an address, or at a socket that was opened for us."""
+    """The running loop's `create_server`, or `create_unix_server`: at an address, or at a socket that was opened for us."""
     loop = asyncio.get_running_loop()
+    if sock is not None and sock.family == socket.AF_UNIX:
+        return await loop.create_unix_server(protocol_factory, sock=sock, backlog=backlog)
     if sock is not None:
         return await loop.create_server(protocol_factory, sock=sock, backlog=backlog)
     return await loop.create_server(protocol_factory, host, port or 0, backlog=backlog)

@@ -1,5 +1,6 @@
 """From the configuration to what each part is told. Pure, so that a reload is the same as a start."""
 
+import ssl
 from collections.abc import Iterable
 
 from mta.app.upkeep import Waits
@@ -31,7 +32,8 @@ def locals_of(config: Config) -> Locals:
     return Locals(hostname(config), domains, aliases, config.postmaster)
 
 
-def listener(config: Config) -> ListenerSettings:
+def listener(config: Config, tls: ssl.SSLContext | None = None) -> ListenerSettings:
+    """`tls` is what [submission.tls] names."""
     submission = config.submission
     return ListenerSettings(
         hostname=hostname(config),
@@ -48,6 +50,9 @@ def listener(config: Config) -> ListenerSettings:
         allow_private_addresses=config.delivery.allow_private_addresses,
         max_hold=submission.max_hold,
         strict_deliver_by=submission.deliver_by == "strict",
+        tls=tls,
+        tls_required=submission.tls.required,
+        proxies=submission.proxy_protocol_from,
     )
 
 

@@ -6,7 +6,11 @@ import os
 import socket
 from collections.abc import Mapping
 
+from mta.model.door import Scheme
+
 _FIRST_FD = 3
+_TLS = "tls"
+"""The name (FileDescriptorName=) of a socket at which TLS comes first."""
 
 
 class Notifier:
@@ -30,8 +34,8 @@ class Notifier:
             pass  # the manager is gone or busy: nothing that mail should suffer from
 
 
-def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
-    """The listening sockets systemd opened for us, in order; empty without socket activation."""
+def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.socket]]:
+    """The listening sockets systemd opened for us, in order, and how one speaks there; empty without socket activation."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(environ.get("LISTEN_FDS", "0"))
@@ -39,4 +43,11 @@ def inherited_sockets(environ: Mapping[str, str]) -> list[socket.socket]:
     for sock in sockets:
         sock.setblocking(False)
         os.set_inheritable(sock.fileno(), False)
-    return sockets
+    names = environ.get("LISTEN_FDNAMES", "").split(":") + [""] * count
+    return [(_scheme(sock, name), sock) for sock, name in zip(sockets, names, strict=False)]
+
+
+def _scheme(sock: socket.socket, name: str) -> Scheme:
+    if sock.family == socket.AF_UNIX:
+        return Scheme.UNIX
+    return Scheme.TLS if name == _TLS else Scheme.SMTP

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from mta.app.certificate import certificate_warnings
 from mta.app.elsewhere import domains_elsewhere
 from mta.config.checks import warnings
 from mta.config.describe import effective
@@ -20,11 +21,13 @@ def check(path: Path | None, as_json: bool) -> int:
     source = str(path) if path else "the built-in defaults"
     try:
         config = load(path, os.environ)
+        warned = [*warnings(config), *certificate_warnings(config, os.environ)]
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)
         raise
-    values, warned = list(effective(config)), [*warnings(config), *domains_elsewhere(config)]
+    values = list(effective(config))
+    warned += domains_elsewhere(config)
     if as_json:
         _print_json(source, values, warned, ())
     else:

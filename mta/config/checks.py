@@ -3,10 +3,11 @@
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from mta.config.fields import Endpoint, IpNetwork
-from mta.config.model import Alerts, Config
+from mta.config.fields import IpNetwork
+from mta.config.model import Alerts, Config, Submission
 from mta.config.problems import Problem
 from mta.model.address import parse_address
+from mta.model.door import Door, Scheme
 from mta.model.units import duration_in_words
 
 _PRIVATE = tuple(
@@ -32,7 +33,10 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 def contradictions(config: Config) -> Iterator[Problem]:
     yield from _open_relay(config)
     yield from _loops(config)
-    yield from _repeated_endpoints(config.submission.listen)
+    yield from _repeated_doors(config.submission.listen)
+    yield from _socket_clash(config)
+    yield from _incomplete_tls(config.submission)
+    yield from _untrusted_proxies(config.submission)
     spool = config.spool
     if "content_retention" in spool.model_fields_set and spool.content_retention > spool.retention:
         limit = duration_in_words(spool.retention)
@@ -58,7 +62,9 @@ def warnings(config: Config) -> Iterator[Problem]:
 # ---------------------------------------------------------------- who may submit
 def _open_relay(config: Config) -> Iterator[Problem]:
     """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
-    reachable = [str(endpoint) for endpoint in config.submission.listen if not _is_loopback(endpoint)]
+    reachable = [str(door) for door in config.submission.listen if not _is_on_this_machine(door)]
+    if config.submission.proxy_protocol_from:
+        reachable.append("the other side of a proxy (submission.proxy_protocol_from)")
     for network in config.submission.allow:
         if network.prefixlen == 0:
             yield Problem("submission.allow", f'"{network}" would be an open relay: expected your own networks')
@@ -70,8 +76,8 @@ def _open_relay(config: Config) -> Iterator[Problem]:
             )
 
 
-def _is_loopback(endpoint: Endpoint) -> bool:
-    return ipaddress.ip_address(endpoint.host).is_loopback
+def _is_on_this_machine(door: Door) -> bool:
+    return door.scheme is Scheme.UNIX or ipaddress.ip_address(door.host).is_loopback
 
 
 def _is_own(network: IpNetwork) -> bool:
@@ -80,12 +86,44 @@ def _is_own(network: IpNetwork) -> bool:
     return network.num_addresses == 1 or any(all(end in private for end in ends) for private in _PRIVATE)
 
 
-def _repeated_endpoints(endpoints: Iterable[Endpoint]) -> Iterator[Problem]:
-    seen: set[Endpoint] = set()
-    for endpoint in endpoints:
-        if endpoint in seen:
-            yield Problem("submission.listen", f'"{endpoint}" is given twice')
-        seen.add(endpoint)
+def _untrusted_proxies(submission: Submission) -> Iterator[Problem]:
+    """Whoever may say PROXY may say that it is anybody."""
+    for network in submission.proxy_protocol_from:
+        if not _is_own(network):
+            yield Problem(
+                "submission.proxy_protocol_from",
+                f'"{network}" could claim any address, which would be an open relay: '
+                "expected private networks or single addresses",
+            )
+
+
+def _repeated_doors(doors: Iterable[Door]) -> Iterator[Problem]:
+    """A port is one door, whatever is spoken there."""
+    seen: set[tuple[object, ...]] = set()
+    for door in doors:
+        place = (door.host, door.port, door.path)
+        if place in seen:
+            yield Problem("submission.listen", f'"{door}" is given twice')
+        seen.add(place)
+
+
+def _socket_clash(config: Config) -> Iterator[Problem]:
+    if config.control.socket in (door.path for door in config.submission.listen):
+        yield Problem("submission.listen", f'"unix:{config.control.socket}" is control.socket: expected another path')
+
+
+def _incomplete_tls(submission: Submission) -> Iterator[Problem]:
+    given = submission.tls
+    for key, other in (("certificate", given.key), ("key", given.certificate)):
+        if other and not getattr(given, key):
+            yield Problem(f"submission.tls.{key}", "missing: expected certificate and key")
+    if given.certificate and given.key:
+        return
+    if given.required:
+        yield Problem("submission.tls.required", "without certificate and key no client could begin TLS")
+    for door in submission.listen:
+        if door.scheme is Scheme.TLS:
+            yield Problem("submission.listen", f'"{door}" needs certificate and key in [submission.tls]')
 
 
 # ---------------------------------------------------------------- local mail

@@ -32,6 +32,9 @@ _NOTHING = {
     "allow": "nobody",
     "command": "none",
     "webhook": "none",
+    "certificate": "none: no TLS",
+    "key": "none",
+    "proxy_protocol_from": "nobody",
 }
 _ZERO = {
     "max_attempts": "no limit but the age",
@@ -87,6 +90,8 @@ def _words(name: str, value: object) -> str:
 def _number(name: str, value: float) -> str:
     if name.endswith("_size") or name == "min_free":
         return format_size(int(value))
+    if name == "socket_mode":
+        return f"{int(value):04o}"
     return str(value) if name in _PLAIN else duration_in_words(value)
 
 

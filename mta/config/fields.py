@@ -11,10 +11,14 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from mta.model.address import AddressError, check_domain, parse_address, parse_domain
+from mta.model.door import Door, Scheme
 from mta.model.units import parse_duration, parse_size
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+CREDENTIAL = "credential"
+_CREDENTIAL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")
+_MODE = re.compile(r"0?[0-7]{3}\Z")
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
@@ -73,15 +77,20 @@ def message_size(value: object) -> int:
     return octets
 
 
-def listen_endpoint(value: object) -> Endpoint:
-    """`"127.0.0.1:25"`, `"[::1]:25"`; every interface only as `0.0.0.0` or `[::]`."""
-    host, colon, port = text(value).rpartition(":")
+def door(value: object, base: Path) -> Door:
+    """`"127.0.0.1:25"`, `"[::1]:25"`, `"tls://0.0.0.0:465"`, `"unix:/run/mta/submit.sock"`; every interface only as
+    `0.0.0.0` or `[::]`."""
+    given = text(value)
+    if given.startswith("unix:"):
+        return Door(scheme=Scheme.UNIX, path=socket_path(given.removeprefix("unix:"), base))
+    scheme = Scheme.TLS if given.startswith("tls://") else Scheme.SMTP
+    host, colon, port = given.removeprefix("tls://").rpartition(":")
     if not colon or host in ("", "*", "[]"):
         raise ValueError(
-            'expected an address and a port such as "127.0.0.1:25" or "[::1]:25"; '
-            'to listen on every interface say "0.0.0.0:25"'
+            'expected an address and a port such as "127.0.0.1:25" or "[::1]:25" (inside TLS "tls://0.0.0.0:465"), or '
+            '"unix:/run/mta/submit.sock"; to listen on every interface say "0.0.0.0:25"'
         )
-    return Endpoint(_host(host), _port(port))
+    return Door(_host(host), _port(port), scheme)
 
 
 def nameserver(value: object) -> Endpoint:
@@ -238,6 +247,26 @@ def spool_path(value: object, base: Path) -> Path:
     if scheme != "sqlite" or not rest or rest.startswith("//") or rest.endswith("/") or "\0" in rest:
         raise ValueError('expected "sqlite:" and a file, such as "sqlite:/var/lib/mta/spool.db"')
     return base / rest
+
+
+def secret_file(value: object, base: Path) -> str:
+    """A file, or `"credential:NAME"`, which the service manager has put where the environment says."""
+    given = text(value)
+    kind, colon, name = given.partition(":")
+    if colon and kind == CREDENTIAL:
+        if not _CREDENTIAL_NAME.match(name):
+            raise ValueError('expected the name of a credential, such as "credential:mail.key"')
+        return given
+    if not given or given.endswith("/") or "\0" in given:
+        raise ValueError('expected a file such as "/etc/mta/mail.pem", or "credential:mail.pem"')
+    return str(base / given)
+
+
+def file_mode(value: object) -> int:
+    given = text(value)
+    if not _MODE.match(given):
+        raise ValueError('expected a mode such as "0660"')
+    return int(given, 8)
 
 
 def socket_path(value: object, base: Path) -> Path:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 
 from mta.config import fields
 from mta.config.fields import Endpoint, IpNetwork
+from mta.model.door import Door
 from mta.model.envelope import MailClass
 from mta.policy.schedule import DEFAULTS, RetryPolicy
 from mta.ports import Timeouts
@@ -34,6 +35,14 @@ def _socket_path(value: object, info: ValidationInfo) -> Path:
     return fields.socket_path(value, _base(info))
 
 
+def _door(value: object, info: ValidationInfo) -> Door:
+    return fields.door(value, _base(info))
+
+
+def _secret_file(value: object, info: ValidationInfo) -> str:
+    return fields.secret_file(value, _base(info))
+
+
 def _base(info: ValidationInfo) -> Path:
     """The folder that relative paths count from."""
     return Path((info.context or {}).get("base", ""))
@@ -49,7 +58,9 @@ Domain = Annotated[str, PlainValidator(fields.domain)]
 Hostname = Annotated[str, PlainValidator(fields.hostname)]
 Address = Annotated[str, PlainValidator(fields.address)]
 Network = Annotated[IpNetwork, PlainValidator(fields.network)]
-ListenEndpoint = Annotated[Endpoint, PlainValidator(fields.listen_endpoint)]
+ListenDoor = Annotated[Door, PlainValidator(_door)]
+SecretFile = Annotated[str, PlainValidator(_secret_file)]
+FileMode = Annotated[int, PlainValidator(fields.file_mode)]
 Nameserver = Annotated[Endpoint, PlainValidator(fields.nameserver)]
 AliasName = Annotated[str, PlainValidator(fields.alias_name)]
 Addresses = Annotated[tuple[str, ...], PlainValidator(fields.addresses)]
@@ -88,10 +99,19 @@ class Spool(Table):
     min_free: SizeOrZero = 64 * 2**20
 
 
+class SubmissionTls(Table):
+    """`certificate` (its chain behind it) and `key`: PEM files, or `credential:NAME`."""
+
+    certificate: SecretFile | None = None
+    key: SecretFile | None = None
+    required: bool = False
+
+
 class Submission(Table):
-    listen: Annotated[tuple[ListenEndpoint, ...], BeforeValidator(_sequence), Field(min_length=1)] = (
-        Endpoint("127.0.0.1", 2525),
-    )
+    listen: Annotated[tuple[ListenDoor, ...], BeforeValidator(_sequence), Field(min_length=1)] = (Door("127.0.0.1", 2525),)
+    socket_mode: FileMode = 0o660
+    tls: SubmissionTls = SubmissionTls()
+    proxy_protocol_from: Annotated[tuple[Network, ...], BeforeValidator(_sequence)] = ()
     max_message_size: Size = 25 * 2**20
     max_recipients: Count = 1000
     max_connections: Count = 500

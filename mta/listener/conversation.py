@@ -2,7 +2,8 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6531; RFC 6710 section 3.
+RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6531;
+RFC 6710 section 3.
 """
 
 import re
@@ -32,6 +33,7 @@ _NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
 _TOO_LONG = Reply(500, "5.5.2", "Command line too long")
 _NOT_ASCII = Reply(501, "5.5.2", "Argument has characters that are not printable ASCII")
 _NO_ARGUMENT = Reply(501, "5.5.4", "No argument is allowed")
+_TLS_FIRST = Reply(530, "5.7.0", "Send STARTTLS first")
 _NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
 
 
@@ -42,6 +44,7 @@ class Next(Enum):
     FLUSH = "more commands; the answer may not wait"
     CONTENT = "354 and the content"
     CLOSE = "the end"
+    TLS = "220 and the handshake"
 
 
 class Answer(NamedTuple):
@@ -55,16 +58,23 @@ class Answer(NamedTuple):
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
     leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch. `secure`: inside TLS; `user` is who
-    authenticated, "" nobody."""
+    authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC 3207)."""
 
     def __init__(
-        self, settings: ListenerSettings, now: Callable[[], float], *, is_barred: bool, secure: bool = False
+        self,
+        settings: ListenerSettings,
+        now: Callable[[], float],
+        *,
+        is_barred: bool,
+        secure: bool = False,
+        offers_tls: bool = False,
     ) -> None:
         self._settings = settings
         self._now = now
         self._is_barred = is_barred
         self._junk = 0
         self.secure, self.user = secure, ""
+        self._offers_tls = offers_tls and not secure
         self.hello = ""
         self.extended = False
         self.transaction = Transaction()
@@ -80,6 +90,8 @@ class Conversation:
         argument = rest.strip(" \t")
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
+        if self._offers_tls and self._settings.tls_required and command not in _IN_CLEAR:
+            return Answer(wire(_TLS_FIRST), Next.FLUSH, refused=(_TLS_FIRST, verb.upper()))
         if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
             return Answer(wire(_NOT_ASCII), Next.FLUSH)
         return command(self, argument)
@@ -99,6 +111,8 @@ class Conversation:
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         extensions += ["DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
+        if self._offers_tls:
+            extensions.append("STARTTLS")
         return self._greet(argument, extensions)
 
     def _helo(self, argument: str) -> Answer:
@@ -127,6 +141,23 @@ class Conversation:
 
     def _quit(self, argument: str) -> Answer:
         return Answer(wire(_NO_ARGUMENT), Next.FLUSH) if argument else Answer(wire(_BYE), Next.CLOSE)
+
+    def _starttls(self, argument: str) -> Answer:
+        if argument:
+            return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
+        if self.secure:
+            return Answer(wire(Reply(503, "5.5.1", "TLS is on already")), Next.FLUSH)
+        if not self._offers_tls:
+            return Answer(wire(_NOT_IMPLEMENTED), Next.FLUSH)
+        if self.transaction.reverse_path is not None:
+            return Answer(wire(Reply(503, "5.5.1", "Not within a transaction")), Next.FLUSH)
+        return Answer(b"", Next.TLS)
+
+    def began_tls(self) -> None:
+        """The handshake is done: what was said in clear was never said (RFC 3207 section 4.2)."""
+        self.secure, self._offers_tls = True, False
+        self.hello, self.extended, self.user = "", False, ""
+        self.reset()
 
     # ------------------------------------------------ transaction
     def _mail(self, argument: str) -> Answer:
@@ -179,6 +210,9 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "EXPN": Conversation._expn,
     "HELP": Conversation._help,
     "QUIT": Conversation._quit,
+    "STARTTLS": Conversation._starttls,
 }
+_IN_CLEAR = frozenset(_COMMANDS[verb] for verb in ("EHLO", "HELO", "NOOP", "QUIT", "STARTTLS"))
+"""What is heard before TLS where that is required (RFC 3207 section 4)."""
 _HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy})
 """Commands whose addresses may be more than ASCII, or have codes of their own for it (RFC 6531 sections 3.4 and 3.5)."""

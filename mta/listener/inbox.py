@@ -25,6 +25,13 @@ class Inbox(asyncio.StreamReader):
     def unread(self, data: bytes) -> None:
         self._buffer[:0] = data
 
+    def is_empty(self) -> bool:
+        return not self._buffer
+
+    def carried_by(self, transport: asyncio.Transport) -> None:
+        """Reads from another transport than before. `_transport` is CPython's, as `_buffer`."""
+        self._transport = transport
+
     async def line(self) -> bytes | None:
         """The next command line without its CRLF, None for one that was too long. Raises IncompleteReadError at the end."""
         too_long = False

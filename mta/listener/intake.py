@@ -28,16 +28,17 @@ _KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header f
 @dataclass(frozen=True, slots=True)
 class Client:
     """Who submits: its address (None: not known), what it said in EHLO or HELO, whether that was inside TLS, and as whom it
-    authenticated ("": nobody)."""
+    authenticated ("": nobody). `local` shows one at a unix socket, "" for others."""
 
     peer: IpAddress | None
     hello: str
     extended: bool
     secure: bool = False
     user: str = ""
+    local: str = ""
 
     def __str__(self) -> str:
-        return str(self.peer or "unknown")
+        return self.local or str(self.peer or "unknown")
 
 
 class Intake:
@@ -126,6 +127,7 @@ class Intake:
             secure=client.secure,
             user=client.user,
             peer=client.peer,
+            local=bool(client.local),
             hostname=settings.hostname,
             queue_id=name,
             sole=transaction.sole or "",
@@ -161,6 +163,10 @@ class Intake:
     def _refused(self, reply: Reply, client: Client) -> Reply:
         self.turned_away(str(client), reply, "content")
         return reply
+
+    def closed(self, client: str, why: str) -> None:
+        """A client that nothing can be replied to."""
+        self._observer(Refused(client, why, "connection"))
 
     def turned_away(self, client: str, reply: Reply, reason: str) -> None:
         self._observer(Refused(client, str(reply), reason))

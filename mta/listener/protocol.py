@@ -10,6 +10,7 @@ that is ours is told: 221, 421 (sections 3.8 and 4.1.1.10).
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from aiosmtpd.smtp import SMTP
@@ -19,8 +20,10 @@ from mta.listener.content import ContentDecoder
 from mta.listener.conversation import Answer, Conversation, Next
 from mta.listener.inbox import BUFFER_LIMIT, CHUNK, Inbox
 from mta.listener.intake import Client, Intake
+from mta.listener.origin import Origin, origin
 from mta.listener.replies import wire
-from mta.listener.settings import ListenerSettings, peer_address
+from mta.listener.settings import ListenerSettings
+from mta.listener.tls import reason, secure
 from mta.model.reply import Reply
 from mta.spool.base import ContentBuffer
 
@@ -32,13 +35,16 @@ REPLIES_LIMIT = 16 * 1024
 """Octets of replies that wait for each other; then other sessions get their turn."""
 
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
+_GO_ON_IN_TLS = b"220 2.0.0 Ready to start TLS\r\n"
+_SAID_IN_CLEAR = Reply(501, "5.5.2", "Nothing may come behind STARTTLS before its reply")
+_NOT_NOW = Reply(454, "4.7.0", "TLS is not available now: replies wait to be read")
 _IDLE = "4.4.2", "Timeout, closing connection"
 _STOPPING = "4.3.2", "Service is shutting down, closing connection"
 
 
 class SubmissionSession(SMTP):
     """`opened` is asked who may stay: None, or the reply to greet with (a 421 ends the session, a 554 bars it). `ended` is
-    told when nothing of the session runs any more."""
+    told when nothing of the session runs any more. `origin`: where the client is, None: where the connection comes from."""
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class SubmissionSession(SMTP):
         opened: Callable[["SubmissionSession", Client], Reply | None],
         ended: Callable[["SubmissionSession"], None],
         loop: asyncio.AbstractEventLoop,
+        origin: Origin | None = None,
     ) -> None:
         self._inbox = Inbox(limit=BUFFER_LIMIT, loop=loop)
         # not SMTP.__init__: it takes 100 us a connection, and keeps limits in the class, where all sessions share them
@@ -61,15 +68,23 @@ class SubmissionSession(SMTP):
         self._timeout_handle: asyncio.TimerHandle | None = None
         self._progress_at = loop.time()
         self._replies = bytearray()
-        self._receives_content = self._commits = self._drains = self._ends = False
+        self._origin = origin
+        self._receives_content = self._commits = self._drains = self._ends = self._is_in_handshake = False
 
     # ------------------------------------------------ the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super(SMTP, self).connection_made(transport)
         self.transport = transport
-        self._peer = peer_address(transport.get_extra_info("peername"))
-        greeting = self._opened(self, Client(self._peer, "", extended=False))
-        self._conversation = Conversation(self._settings, self._intake.now, is_barred=greeting is not None)
+        self._origin = self._origin or origin(transport)
+        self._peer, self._local = self._origin.peer, self._origin.local
+        greeting = self._opened(self, Client(self._peer, "", extended=False, local=self._local))
+        self._conversation = Conversation(
+            self._settings,
+            self._intake.now,
+            is_barred=greeting is not None,
+            secure=transport.get_extra_info("sslcontext") is not None,
+            offers_tls=self._settings.tls is not None and not self._local,
+        )
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
         else:
@@ -84,13 +99,13 @@ class SubmissionSession(SMTP):
     def eof_received(self) -> bool | None:
         """The client sends no more, but may still read: what is complete is done and answered (True keeps the way out
         open; under TLS there is no such thing)."""
-        return super(SMTP, self).eof_received()
+        return super(SMTP, self).eof_received() and not self._conversation.secure
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The reader learns of it; the task ends by itself."""
+        """The reader learns of it; the task ends by itself. Whatever it was (TLS has errors of its own), it is over."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-        super(SMTP, self).connection_lost(error)
+        super(SMTP, self).connection_lost(error and ConnectionResetError(str(error)))
         self.transport = None
 
     def _reset_timeout(self, duration: float | None = None) -> None:
@@ -119,6 +134,9 @@ class SubmissionSession(SMTP):
     def dismiss(self, enhanced: str, text: str) -> None:
         """421 and close; what the client has sent meanwhile is not read any more."""
         if self._ends or self.transport is None:
+            return
+        if self._is_in_handshake:  # no reply can be read there
+            self._writer.transport.abort()
             return
         self._writer.write(bytes(self._replies) + wire(Reply(421, enhanced, f"{self._settings.hostname} {text}")))
         self._replies.clear()
@@ -155,9 +173,11 @@ class SubmissionSession(SMTP):
             answer = self._answer(line)
             self._replies += answer.octets
             if answer.refused is not None:
-                self._intake.turned_away(str(self._peer or "unknown"), *answer.refused)
+                self._intake.turned_away(str(self._client()), *answer.refused)
             if answer.then is Next.CONTENT:
                 await self._receive()
+            if answer.then is Next.TLS and not await self._start_tls():
+                return
             if answer.then is not Next.LISTEN or not self._inbox.has_line() or len(self._replies) > REPLIES_LIMIT:
                 await self._flush()
             if answer.then is Next.CLOSE:
@@ -183,6 +203,46 @@ class SubmissionSession(SMTP):
         self._replies.clear()
         await self._writer.drain()
 
+    # ------------------------------------------------ STARTTLS (RFC 3207)
+    async def _start_tls(self) -> bool:
+        """Whether the session goes on. What a client sends before it has read 220 is not from inside TLS: whoever does that
+        is not spoken with any more. From 220 on all that arrives belongs to the handshake."""
+        await self._flush()
+        if not self._inbox.is_empty():
+            self._replies += wire(_SAID_IN_CLEAR)
+            await self._flush()
+            return False
+        if self.transport is None or self._inbox.at_eof():  # it has gone, which the handshake would not hear of
+            return False
+        context = self._settings.tls
+        if context is None or self._writer.transport.get_write_buffer_size():
+            self._replies += wire(_NOT_NOW)
+            return True
+        self._writer.write(_GO_ON_IN_TLS)
+        return await self._shake_hands(context)
+
+    async def _shake_hands(self, context: ssl.SSLContext) -> bool:
+        self._is_in_handshake = True
+        try:
+            transport = await secure(self._writer.transport, self, context)
+        except OSError as error:
+            self._intake.closed(str(self._client()), f"TLS handshake failed: {reason(error)}")
+            self.connection_lost(error)
+            return False
+        finally:
+            self._is_in_handshake = False
+        self._moved_to(transport)
+        self._conversation.began_tls()
+        self._reset_timeout()
+        return True
+
+    def _moved_to(self, transport: asyncio.Transport) -> None:
+        if self.transport is not None:  # else it was lost as soon as it was there
+            self.transport = transport
+        self._inbox.carried_by(transport)
+        # the first writer lives on in the protocol: where it went, it would take its transport with it (Python 3.13)
+        self._writer = asyncio.StreamWriter(transport, self, self._inbox, self.loop)
+
     # ------------------------------------------------ content
     async def _receive(self) -> None:
         """From 354 to the reply to the final dot; the transaction ends in any case."""
@@ -204,7 +264,7 @@ class SubmissionSession(SMTP):
 
     def _client(self) -> Client:
         it = self._conversation
-        return Client(self._peer, it.hello, it.extended, it.secure, it.user)
+        return Client(self._peer, it.hello, it.extended, it.secure, it.user, self._local)
 
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
         """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was

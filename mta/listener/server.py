@@ -2,22 +2,29 @@
 
 Rules: a client too many hears 421 and may come again; one that may not submit hears 554 (RFC 5321 sections 3.1 and 3.8;
 the interface's `allow`). On stop nobody new comes in, idle sessions hear 421, content on its way may arrive until the
-deadline, and a commit that has begun is answered (section 3.8: 421 stands for a message that was not taken).
+deadline, and a commit that has begun is answered (section 3.8: 421 stands for a message that was not taken). Who has to
+bring a PROXY header or TLS first, and is one too many, is closed: no reply would be understood.
 """
 
 import asyncio
 import errno
 import socket
 from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
+from mta.listener.entrance import Entrance
 from mta.listener.intake import Client, Intake
+from mta.listener.origin import Origin
 from mta.listener.protocol import SubmissionSession
 from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
+from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
 from mta.ports import Clock, Entropy, Observer
 from mta.spool.base import MessageView, Spool
+from mta.unix_socket import UnixSocket, listening
 
 BACKLOG = 512
 GRACE = 2.0
@@ -58,7 +65,8 @@ class SessionFactory(Protocol):
 
 
 class Listener:
-    """`settings` may be replaced: sessions to come go by the new ones."""
+    """`settings` may be replaced: sessions to come go by the new ones. A certificate may not be taken away from a TLS
+    door."""
 
     def __init__(
         self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen
@@ -67,36 +75,49 @@ class Listener:
         self._spool = spool
         self._intake = Intake(spool, clock, entropy, observer)
         self._listen = listen
-        self._servers: list[ListeningServer] = []
+        self._servers: list[tuple[Door, ListeningServer]] = []
+        self._files: list[UnixSocket] = []
         self._sessions: dict[SubmissionSession, None] = {}
-        """In the order in which they came."""
+        self._entering: dict[Entrance, None] = {}
+        """Each in the order in which they came."""
         self._stops = False
 
-    async def start(self, endpoints: Iterable[tuple[str, int]], sockets: Iterable[socket.socket] = ()) -> None:
-        """Listens at addresses (port 0: any), and at sockets that were opened for us. Raises OSError, whose text is for a
-        person; then at none."""
+    async def start(
+        self, doors: Iterable[Door], sockets: Iterable[tuple[Scheme, socket.socket]] = (), *, socket_mode: int = 0o660
+    ) -> None:
+        """Listens at doors, and at sockets that were opened for us. `socket_mode` is that of unix sockets' files. Raises
+        OSError or `SocketTaken`, whose text is for a person; then at none."""
         self._stops = False
         try:
-            for host, port in endpoints:
-                self._servers.append(await self._listen_at(host, port))
-            for sock in sockets:
-                self._servers.append(await self._listen(self._session, sock=sock, backlog=BACKLOG))
-        except OSError:
+            for door in doors:
+                self._servers.append((door, await self._listen_at(door, socket_mode)))
+            for scheme, sock in sockets:
+                server = await self._listen(self._factory(scheme), sock=sock, backlog=BACKLOG)
+                self._servers.append((Door(scheme=scheme), server))
+        except Exception:
             self._close()
             raise
 
-    async def _listen_at(self, host: str, port: int) -> ListeningServer:
+    async def _listen_at(self, door: Door, socket_mode: int) -> ListeningServer:
+        if door.scheme is Scheme.UNIX:
+            file = listening(door.path, "submission.listen: unix socket", socket_mode, BACKLOG)
+            self._files.append(file)
+            return await self._listen(self._factory(door.scheme), sock=file.sock, backlog=BACKLOG)
         try:
-            return await self._listen(self._session, host, port, backlog=BACKLOG)
+            return await self._listen(self._factory(door.scheme), door.host, door.port, backlog=BACKLOG)
         except OSError as error:
             why = _BIND_ERRORS.get(error.errno or 0, error.strerror or str(error))
-            raise OSError(f"submission.listen: {host}:{port} {why}") from error
+            raise OSError(f"submission.listen: {door} {why}") from error
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """Where it listens."""
+        return tuple(_place(door, sock.getsockname()) for door, server in self._servers for sock in server.sockets)
 
     @property
     def endpoints(self) -> tuple[tuple[str, int], ...]:
         """The addresses and ports listened at: no mail may be delivered there."""
-        names = (sock.getsockname() for server in self._servers for sock in server.sockets)
-        return tuple((name[0], name[1]) for name in names if isinstance(name, tuple))
+        return tuple((door.host, door.port) for door in self.doors if door.scheme is not Scheme.UNIX)
 
     async def resend(self, view: MessageView, key: str) -> str:
         """As `listener.resend`, with the settings of now."""
@@ -104,12 +125,14 @@ class Listener:
 
     @property
     def sessions(self) -> int:
-        return len(self._sessions)
+        return len(self._sessions) + len(self._entering)
 
     async def stop(self, timeout: float) -> None:
         """Ends all sessions, within `timeout` seconds and a little more. Then what a client was told is so."""
         self._stops = True
         self._close()
+        for entrance in tuple(self._entering):
+            entrance.close()
         for session in tuple(self._sessions):
             session.drain()
         await self._wait_for_sessions(timeout)
@@ -118,18 +141,43 @@ class Listener:
         await self._wait_for_sessions(GRACE)
 
     def _close(self) -> None:
-        for server in self._servers:
+        for _, server in self._servers:
             server.close()
+        for file in self._files:
+            file.remove()
         self._servers.clear()
+        self._files.clear()
 
     async def _wait_for_sessions(self, timeout: float) -> None:
         if self._sessions:
             await asyncio.wait([session.task for session in self._sessions], timeout=timeout)
 
     # ------------------------------------------------ sessions
-    def _session(self) -> SubmissionSession:
+    def _factory(self, scheme: Scheme) -> SessionFactory:
+        return partial(self._protocol, scheme)
+
+    def _protocol(self, scheme: Scheme) -> asyncio.BaseProtocol:
+        """For a client of whom nothing is known yet."""
+        settings = self.settings
+        if scheme is Scheme.UNIX or (scheme is Scheme.SMTP and not settings.proxies):
+            return self._session()
+        context = settings.tls if scheme is Scheme.TLS else None
+        return Entrance(
+            lambda it: settings.trusts_as_proxy(it.peer), context, self._entered, self._session, self._left
+        )
+
+    def _session(self, origin: Origin | None = None) -> SubmissionSession:
         loop = asyncio.get_running_loop()
-        return SubmissionSession(self.settings, self._intake, self._admit, self._gone, loop)
+        return SubmissionSession(self.settings, self._intake, self._admit, self._gone, loop, origin)
+
+    def _entered(self, entrance: Entrance) -> bool:
+        self._entering[entrance] = None
+        return not self._stops and self.sessions <= self.settings.max_connections
+
+    def _left(self, entrance: Entrance, origin: Origin, why: str) -> None:
+        self._entering.pop(entrance, None)
+        if why:
+            self._intake.closed(str(Client(origin.peer, "", extended=False)), why)
 
     def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
         """None, or the greeting for one that can't be served."""
@@ -145,6 +193,13 @@ class Listener:
     def _refusal(self, client: Client) -> Reply | None:
         if self._stops:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
-        if len(self._sessions) >= self.settings.max_connections:
+        if self.sessions >= self.settings.max_connections:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
-        return None if self.settings.admits(client.peer) else _BARRED
+        return None if client.local or self.settings.admits(client.peer) else _BARRED
+
+
+def _place(door: Door, name: object) -> Door:
+    """With what a socket says where it is; a unix socket's file was moved since it was bound."""
+    if isinstance(name, tuple):
+        return Door(name[0], name[1], door.scheme)
+    return door if door.path.name else Door(scheme=door.scheme, path=Path(str(name)))

@@ -1,6 +1,7 @@
 """What the listener is told by the configuration."""
 
 import ipaddress
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +23,8 @@ class ListenerSettings:
     """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
     class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
     known by its Message-ID, 0: not at all. `max_hold`: the longest hold, in seconds from MAIL; `strict_deliver_by`: BY=n;R
-    is kept as RFC 2852 says, else it means handing over in time."""
+    is kept as RFC 2852 says, else it means handing over in time. `tls`: our certificate, if there is one; `tls_required`: no
+    mail in clear where STARTTLS is offered; `proxies`: from where connections begin with a PROXY header."""
 
     hostname: str
     locals: Locals
@@ -38,9 +40,15 @@ class ListenerSettings:
     allow_private_addresses: bool = False
     max_hold: float = 60 * 86400.0
     strict_deliver_by: bool = True
+    tls: ssl.SSLContext | None = None
+    tls_required: bool = False
+    proxies: tuple[IpNetwork, ...] = ()
 
     def admits(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.allow)
+
+    def trusts_as_proxy(self, peer: IpAddress | None) -> bool:
+        return peer is not None and any(peer in network for network in self.proxies)
 
 
 def peer_address(peername: object) -> IpAddress | None:

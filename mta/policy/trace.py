@@ -43,7 +43,7 @@ _REMOTE_IDS = tuple(
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """How a message came in. `hello` is what the client said in EHLO or HELO, inside TLS if `secure`, authenticated as
-    `user` ("": not at all); `peer` its address (None: not known), `sole`
+    `user` ("": not at all); `peer` its address (None: not known), `local`: at a unix socket; `sole`
     the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
     Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`."""
 
@@ -58,6 +58,7 @@ class Arrival:
     began_at: float = 0.0
     secure: bool = False
     user: str = ""
+    local: bool = False
 
     @property
     def protocol(self) -> str:
@@ -140,7 +141,7 @@ def received(arrival: Arrival) -> bytes:
     recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole and arrival.sole.isascii() else ""
     priority = f"\r\n\tPRIORITY {arrival.requests.priority}" if arrival.requests.priority is not None else ""
     return (
-        f"Received: from {hello_name(arrival.hello)} ({_literal(arrival.peer)})\r\n"
+        f"Received: from {hello_name(arrival.hello)} ({_place(arrival)})\r\n"
         f"\tby {arrival.hostname} with {arrival.protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
         f"\t{date_time(arrival.at)}\r\n"
     ).encode("ascii")
@@ -153,6 +154,11 @@ def hello_name(hello: str) -> str:
     except AddressError:
         return _NO_NAME.sub("", hello)[:255] or "unknown"
     return hello
+
+
+def _place(arrival: Arrival) -> str:
+    """An address literal; what has none stands as a comment."""
+    return "unix socket" if arrival.local else _literal(arrival.peer)
 
 
 def _literal(peer: IpAddress | None) -> str:

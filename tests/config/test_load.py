@@ -9,6 +9,7 @@ import pytest
 from mta.config.load import load, named
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
+from mta.model.door import Door, Scheme
 from mta.model.envelope import MailClass
 from mta.policy.schedule import DEFAULTS
 from mta.ports import Timeouts
@@ -41,7 +42,7 @@ def refused(read: Read) -> Refuse:
 # ---------------------------------------------------------------- what is taken
 def test_without_a_file_the_defaults_hold_and_need_no_root() -> None:
     config = load(None, ENVIRON)
-    assert config.submission.listen == (("127.0.0.1", 2525),)
+    assert config.submission.listen == (Door("127.0.0.1", 2525),)
     assert config.spool.path == Path("/home/ann/.local/state/mta/spool.db")
     assert config.control.socket == Path("/home/ann/.local/state/mta/control.sock")
     assert (config.hostname, config.postmaster, config.local_domains, config.aliases) == (None, None, ("localhost",), {})
@@ -120,7 +121,7 @@ def test_the_interface_s_values_are_read(read: Read) -> None:
     )
     assert config.local_domains == ("localhost", "box.example.com")
     assert config.spool.path == Path("/var/lib/mta/spool.db")
-    assert config.submission.listen == (("127.0.0.1", 25), ("::1", 25), ("0.0.0.0", 26))
+    assert config.submission.listen == (Door("127.0.0.1", 25), Door("::1", 25), Door("0.0.0.0", 26))
     assert config.submission.max_message_size == 524288
     assert config.submission.allow == (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("10.0.0.0/8"))
     assert config.aliases == {"*": ("postmaster@example.com",), "root": ("ann@example.com", "bob@example.com")}
@@ -395,3 +396,56 @@ def test_B53_a_machine_s_name_that_is_no_good_says_what_to_set(read: Read, name:
 def test_a_machine_s_name_may_show_that_an_alias_leads_back(read: Read) -> None:
     with pytest.raises(ConfigError, match=r"aliases\.root: x@box\.example\.com leads back here"):
         named(read("[aliases]\nroot = 'x@box.example.com'\n"), "box.example.com")
+
+
+# ---------------------------------------------------------------- doors
+def test_each_kind_of_door(read: Read, tmp_path: Path) -> None:
+    config = read(
+        "[submission]\nlisten = ['127.0.0.1:25', 'tls://[::]:465', 'unix:/run/mta/submit.sock', 'unix:here.sock']\n"
+        "socket_mode = '0666'\nallow = []\n[submission.tls]\ncertificate = 'mail.pem'\nkey = 'credential:mail.key'\n"
+    )
+    assert config.submission.listen == (
+        Door("127.0.0.1", 25),
+        Door("::", 465, Scheme.TLS),
+        Door(scheme=Scheme.UNIX, path=Path("/run/mta/submit.sock")),
+        Door(scheme=Scheme.UNIX, path=tmp_path / "here.sock"),
+    )
+    assert config.submission.socket_mode == 0o666
+    assert config.submission.tls.certificate == str(tmp_path / "mail.pem")
+    assert config.submission.tls.key == "credential:mail.key"
+
+
+TLS = "[submission.tls]\ncertificate = 'a'\nkey = 'b'"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "part"),
+    [
+        ("[submission]\nlisten = ['tls://127.0.0.1:465']", "submission.listen", '"tls://127.0.0.1:465" needs certificate'),
+        ("[submission]\nlisten = ['tls://mail:465']", "submission.listen", 'not "tls://mail:465"'),
+        ("[submission]\nlisten = ['smtp://127.0.0.1:465']", "submission.listen", 'not "smtp://127.0.0.1:465"'),
+        ("[submission]\nlisten = ['unix:']", "submission.listen", "expected a path"),
+        ("[submission]\nlisten = ['unix:/a', 'unix:/a']", "submission.listen", "given twice"),
+        (f"[submission]\nlisten = ['127.0.0.1:25', 'tls://127.0.0.1:25']\n{TLS}", "submission.listen", "given twice"),
+        ("[control]\nsocket = '/a'\n[submission]\nlisten = ['unix:/a']", "submission.listen", "is control.socket"),
+        ("[submission]\nsocket_mode = '660x'", "submission.socket_mode", 'expected a mode such as "0660"'),
+        ("[submission]\nsocket_mode = 432", "submission.socket_mode", "expected text in quotes"),
+        ("[submission.tls]\ncertificate = 'a'", "submission.tls.key", "missing"),
+        ("[submission.tls]\nkey = 'a'", "submission.tls.certificate", "missing"),
+        ("[submission.tls]\nkey = 'credential:../a'", "submission.tls.key", "the name of a credential"),
+        ("[submission.tls]\nrequired = true", "submission.tls.required", "no client could begin TLS"),
+        (
+            "[submission]\nproxy_protocol_from = ['0.0.0.0/0']",
+            "submission.proxy_protocol_from",
+            '"0.0.0.0/0" could claim any address, which would be an open relay',
+        ),
+        (
+            "[submission]\nproxy_protocol_from = ['10.0.0.1/32']\nallow = ['198.51.100.0/24']",
+            "submission.allow",
+            "would be an open relay on the other side of a proxy",
+        ),
+    ],
+)
+def test_what_is_wrong_with_doors(refused: Refuse, text: str, key: str, part: str) -> None:
+    found = refused(text)
+    assert [problem.key for problem in found if part in problem.message] == [key], found

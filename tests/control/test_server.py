@@ -14,8 +14,9 @@ import uvloop
 from mta.control import server as server_module
 from mta.control.desk import Desk
 from mta.control.errors import LINE_LIMIT
-from mta.control.server import ControlServer, SocketTaken
+from mta.control.server import ControlServer
 from mta.model.events import Fact, Trouble
+from mta.unix_socket import SocketTaken
 from tests.control.conftest import Mailroom, Present, desk_over, exchange, opened
 
 

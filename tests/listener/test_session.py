@@ -276,7 +276,7 @@ def test_lin11_memory_is_bounded_by_pausing_the_transport() -> None:
         (b"EXPN staff", "502 5.5.1"),
         (b"HELP", "214 2.0.0"),
         (b"BDAT 1", "500 5.5.2"),
-        (b"STARTTLS", "500 5.5.2"),
+        (b"STARTTLS", "502 5.5.1"),
         (b"AUTH PLAIN x", "500 5.5.2"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mta.model.door import Door, Scheme
 from tests.support.smtp_client import SmtpClient
 from tests.support.submission import MemorySpool
 
@@ -90,7 +91,7 @@ async def test_ses24_a_commit_that_runs_is_answered_not_denied(start: Start) -> 
 async def test_a_port_in_use_is_an_error_and_leaves_nothing_open(start: Start) -> None:
     running = await start()
     with pytest.raises(OSError):
-        await running.listener.start([("127.0.0.2", 0), running.endpoint])
+        await running.listener.start([Door("127.0.0.2", 0), Door(*running.endpoint)])
     assert running.listener.endpoints == ()
 
 
@@ -99,7 +100,7 @@ async def test_sockets_that_were_opened_for_us_and_ipv6(start: Start) -> None:
     sock = socket.create_server(("127.0.0.1", 0))
     sock.setblocking(False)
     endpoint = sock.getsockname()
-    await running.listener.start([("::1", 0)], [sock])
+    await running.listener.start([Door("::1", 0)], [(Scheme.SMTP, sock)])
     assert endpoint in running.listener.endpoints
     async with await SmtpClient.connect(endpoint) as client:
         assert client.greeting.startswith("220")

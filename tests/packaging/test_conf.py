@@ -8,7 +8,10 @@ from mta.config.load import load
 
 CONF = Path(__file__).parents[2] / "conf" / "mta.toml"
 ENVIRON = {"HOME": "/home/ann"}
-WITHOUT_DEFAULT = {"hostname", "postmaster", "spool.url", "control.socket", "alerts.webhook"}
+WITHOUT_DEFAULT = {"hostname", "postmaster", "spool.url", "control.socket", "alerts.webhook"} | {
+    "submission.tls.certificate",
+    "submission.tls.key",
+}
 """What stands there is an example."""
 
 

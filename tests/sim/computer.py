@@ -17,7 +17,6 @@ from mta.app.runtime import Runtime, SystemEntropy, listen
 from mta.app.settings import doubts
 from mta.app.systemd import Notifier
 from mta.config.model import Config
-from mta.control.server import SocketTaken
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell, Lane
 from mta.model.envelope import MailClass
@@ -28,6 +27,7 @@ from mta.scheduler import DestinationStanding
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool, SpoolError
 from mta.spool.sqlite import open_sqlite
+from mta.unix_socket import SocketTaken
 from tests.sim import invariants
 from tests.sim.course import START, Course
 from tests.sim.disk import Disk

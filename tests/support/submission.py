@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from mta.app.runtime import listen
 from mta.listener.server import Listener
 from mta.listener.settings import ListenerSettings
+from mta.model.door import Door
 from mta.model.envelope import MailClass, NewMessage
 from mta.model.events import Fact
 from mta.policy.acceptance import Locals
@@ -120,9 +122,9 @@ async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
         clock,
         SeededEntropy(),
         facts.append,
-        asyncio.get_running_loop().create_server,
+        listen,
     )
-    await listener.start([(host, 0)])
+    await listener.start([Door(host, 0)])
     try:
         yield Bench(listener, spool, facts, clock)
     finally:

@@ -1,0 +1,34 @@
+"""Sockets that systemd has opened (sd_listen_fds(3))."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_PROGRAM = """
+import os, socket, sys
+tcp, tls, unix = socket.socket(), socket.socket(), socket.socket(socket.AF_UNIX)
+for number, sock in enumerate((tcp, tls, unix), 100):
+    os.dup2(sock.fileno(), number)
+for number in (3, 4, 5):
+    os.dup2(number + 97, number)
+from mta.app.systemd import inherited_sockets
+found = inherited_sockets({"LISTEN_PID": os.environ.get("PID", str(os.getpid())), "LISTEN_FDS": "3", **NAMES})
+print(*(scheme for scheme, _ in found))
+"""
+
+
+def _schemes(names: dict[str, str], environ: dict[str, str] | None = None) -> str:
+    program = _PROGRAM.replace("NAMES", repr(names))
+    surroundings = {"PYTHONPATH": str(Path(__file__).parents[2]), **(environ or {})}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=surroundings)
+    return done.stdout.strip()
+
+
+def test_their_names_and_kinds_say_what_is_spoken_there() -> None:
+    assert _schemes({"LISTEN_FDNAMES": "mta.socket:tls:tls"}) == "smtp tls unix"
+    assert _schemes({"LISTEN_FDNAMES": "plain"}) == "smtp smtp unix"
+    assert _schemes({}) == "smtp smtp unix"
+
+
+def test_those_of_another_process_are_not_ours() -> None:
+    assert _schemes({}, {"PID": "1"}) == ""
