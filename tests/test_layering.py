@@ -37,6 +37,7 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
+    "app.passwords": ("", "argon2 asyncio"),
     "app.runtime": ("alerts app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
             "asyncio logging os secrets signal socket sys uvloop"),

@@ -17,6 +17,7 @@ from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
 from mta.config.checks import warnings
 from mta.config.model import Config
+from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
@@ -48,6 +49,7 @@ class Daemon:
     runtime: Runtime
     log: Observer
     notifier: Notifier
+    users: Users = NOBODY
     metrics: Metrics = field(init=False)
     spool: Spool = field(init=False)
     listener: Listener = field(init=False)
@@ -105,13 +107,19 @@ class Daemon:
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.longest_retry(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        for problem in warnings(self.config):
+        for problem in (*warnings(self.config), *self.users.warnings):
             self.observe(Trouble("warning", str(problem)))
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
         self.listener = Listener(
-            settings.listener(config), self.spool, world.clock, world.entropy, self.observe, world.listen
+            settings.listener(config, self.users),
+            self.spool,
+            world.clock,
+            world.entropy,
+            self.observe,
+            world.listen,
+            world.passwords,
         )
         self.pool = SessionPool(settings.reuse(config))
         self.router = Router(
@@ -167,14 +175,15 @@ class Daemon:
         for task in done - {stop}:
             raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
 
-    def reload(self, config: Config) -> None:
+    def reload(self, config: Config, users: Users = NOBODY) -> None:
         """Takes what can change while it runs; what can't is said and waits for a restart."""
         for key, old, new in self._fixed(config):
             if old != new:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
         kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
         self.config = config.model_copy(update=kept)
-        self.listener.settings = settings.listener(self.config)
+        self.users = users
+        self.listener.settings = settings.listener(self.config, users)
         self.delivery.settings = settings.delivery(self.config)
         self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))

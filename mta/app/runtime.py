@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from mta.alerts.program import run_program
 from mta.alerts.webhook import post
+from mta.app.passwords import Argon2Passwords
 from mta.app.settings import doubts, hostname
 from mta.config.model import Config
 from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
-from mta.ports import Callers, Clock, Connector, Entropy, Reachability, Resolver
+from mta.ports import Callers, Clock, Connector, Entropy, Passwords, Reachability, Resolver
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite
@@ -52,6 +53,7 @@ class Runtime:
     listen: Listen
     callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
+    passwords: Passwords | None = None
 
 
 async def listen(
@@ -92,4 +94,5 @@ def system_runtime(config: Config) -> Runtime:
         listen=listen,
         callers=Callers(run_program, post),
         open_spool=open_spool,
+        passwords=Argon2Passwords(),
     )

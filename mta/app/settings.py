@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mta.config.model import Config, CriticalLimits, WarningLimits
+from mta.config.users import NOBODY, Users
 from mta.control.health import HealthRules, Limits
 from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
@@ -30,7 +31,7 @@ def locals_of(config: Config) -> Locals:
     return Locals(hostname(config), domains, aliases, config.postmaster)
 
 
-def listener(config: Config) -> ListenerSettings:
+def listener(config: Config, users: Users = NOBODY) -> ListenerSettings:
     submission = config.submission
     return ListenerSettings(
         hostname=hostname(config),
@@ -47,6 +48,8 @@ def listener(config: Config) -> ListenerSettings:
         allow_private_addresses=config.delivery.allow_private_addresses,
         max_hold=submission.max_hold,
         strict_deliver_by=submission.deliver_by == "strict",
+        users=users.hashes,
+        clients=tuple(table.rule for table in submission.client),
     )
 
 

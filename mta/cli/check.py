@@ -13,6 +13,7 @@ from mta.config.checks import warnings
 from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.problems import ConfigError, Problem
+from mta.config.users import read_users
 
 
 def check(path: Path | None, as_json: bool) -> int:
@@ -20,11 +21,12 @@ def check(path: Path | None, as_json: bool) -> int:
     source = str(path) if path else "the built-in defaults"
     try:
         config = load(path, os.environ)
+        users = read_users(config)
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)
         raise
-    values, warned = list(effective(config)), [*warnings(config), *domains_elsewhere(config)]
+    values, warned = list(effective(config)), [*warnings(config), *users.warnings, *domains_elsewhere(config)]
     if as_json:
         _print_json(source, values, warned, ())
     else:

@@ -30,7 +30,10 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 
 
 def contradictions(config: Config) -> Iterator[Problem]:
-    yield from _open_relay(config)
+    if not config.submission.i_know_this_is_an_open_relay:
+        yield from _open_relay(config)
+    yield from _passwords_in_clear(config)
+    yield from _client_rules(config)
     yield from _loops(config)
     yield from _repeated_endpoints(config.submission.listen)
     spool = config.spool
@@ -42,6 +45,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
 def warnings(config: Config) -> Iterator[Problem]:
     if config.postmaster is None:
         yield Problem("postmaster", "not set: reports and alerts reach nobody (see `mta dead`), local mail is refused")
+    yield from _submission_warnings(config)
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
     yield from _health_warnings(config.alerts)
@@ -57,8 +61,11 @@ def warnings(config: Config) -> Iterator[Problem]:
 
 # ---------------------------------------------------------------- who may submit
 def _open_relay(config: Config) -> Iterator[Problem]:
-    """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
-    reachable = [str(endpoint) for endpoint in config.submission.listen if not _is_loopback(endpoint)]
+    """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach, and no such
+    listener without anybody who may."""
+    reachable = _reachable(config)
+    if reachable and not config.submission.allow and config.submission.users_file is None:
+        yield Problem("submission.listen", f"nobody may submit at {', '.join(reachable)}: expected users_file, or allow")
     for network in config.submission.allow:
         if network.prefixlen == 0:
             yield Problem("submission.allow", f'"{network}" would be an open relay: expected your own networks')
@@ -68,6 +75,47 @@ def _open_relay(config: Config) -> Iterator[Problem]:
                 f'"{network}" would be an open relay on {", ".join(reachable)}: '
                 "expected private networks or single addresses",
             )
+
+
+def _reachable(config: Config) -> list[str]:
+    """Where others than this machine come in."""
+    return [str(endpoint) for endpoint in config.submission.listen if not _is_loopback(endpoint)]
+
+
+def _has_tls(config: Config) -> bool:
+    tls = getattr(config.submission, "tls", None)
+    return getattr(tls, "certificate", None) is not None
+
+
+def _passwords_in_clear(config: Config) -> Iterator[Problem]:
+    if config.submission.users_file is not None and (reachable := _reachable(config)) and not _has_tls(config):
+        yield Problem(
+            "submission.users_file",
+            f"passwords would cross the network in clear at {', '.join(reachable)}: expected a certificate for TLS",
+        )
+
+
+def _client_rules(config: Config) -> Iterator[Problem]:
+    for number, client in enumerate(config.submission.client, 1):
+        if client.user is None and client.network is None:
+            yield Problem("submission.client", f"the rule number {number} says not for whom: expected user, network or both")
+        for burst, rate in (("burst", "messages"), ("recipients_burst", "recipients")):
+            if getattr(client, burst) is not None and getattr(client, rate) is None:
+                yield Problem("submission.client", f"{burst} says nothing without {rate}, in the rule number {number}")
+
+
+def _submission_warnings(config: Config) -> Iterator[Problem]:
+    submission = config.submission
+    if submission.i_know_this_is_an_open_relay and any(_open_relay(config)):
+        yield Problem("submission.i_know_this_is_an_open_relay", "strangers may send mail to everybody by this server")
+    named = [client.user for client in submission.client if client.user is not None]
+    if named and submission.users_file is None:
+        yield Problem("submission.client", f'without users_file nobody can be "{named[0]}"')
+    if submission.users_file is not None and not _has_tls(config):
+        yield Problem("submission.users_file", "nobody can log in without a certificate: passwords go inside TLS alone")
+    reachable = _reachable(config)
+    if reachable and submission.allow and submission.users_file is None and all(it.is_loopback for it in submission.allow):
+        yield Problem("submission.allow", f"only this machine may submit: nobody else at {', '.join(reachable)}")
 
 
 def _is_loopback(endpoint: Endpoint) -> bool:

@@ -16,11 +16,14 @@ from mta.model.units import parse_duration, parse_size
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+_RATE = re.compile(r"([0-9]{1,9})/(.+)\Z", re.DOTALL)
+_USER = re.compile(r"[A-Za-z0-9.\-_@+]{1,64}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 SOCKET_PATH_LIMIT = 100
 """Octets; the system's limit is 107, and a sibling's name is needed while the socket is made."""
 SMALLEST_MESSAGE = 1024
+BAD_NAME = "expected a name of 1 to 64 letters, digits and . - _ @ +"
 
 
 class Endpoint(NamedTuple):
@@ -151,6 +154,32 @@ def domain(value: object) -> str:
     return given
 
 
+def sender_domain(value: object) -> str:
+    """A domain name in lower case, or `*.` and one: what lies below it."""
+    given = text(value)
+    below = given.startswith("*.")
+    return f"*.{domain(given[2:])}" if below else domain(given)
+
+
+def user_name(value: object) -> str:
+    given = text(value)
+    if not is_user_name(given):
+        raise ValueError(BAD_NAME)
+    return given
+
+
+def is_user_name(given: str) -> bool:
+    return _USER.match(given) is not None
+
+
+def rate(value: object) -> tuple[int, float]:
+    """How many, and in how many seconds: `"100/1m"`."""
+    match = _RATE.match(text(value))
+    if match is None or not int(match[1]):
+        raise ValueError('expected a number and a duration such as "100/1m"')
+    return int(match[1]), duration(match[2])
+
+
 def _is_ip(given: str) -> bool:
     try:
         ipaddress.ip_address(given)
@@ -230,6 +259,13 @@ def spool_path(value: object, base: Path) -> Path:
     if scheme != "sqlite" or not rest or rest.startswith("//") or rest.endswith("/") or "\0" in rest:
         raise ValueError('expected "sqlite:" and a file, such as "sqlite:/var/lib/mta/spool.db"')
     return base / rest
+
+
+def file_path(value: object, base: Path) -> Path:
+    given = text(value)
+    if not given or given.endswith("/") or "\0" in given:
+        raise ValueError('expected a file such as "/etc/mta/users"')
+    return base / given
 
 
 def socket_path(value: object, base: Path) -> Path:

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -131,20 +131,25 @@ def _keys(table: type[BaseModel], outer: Key = ()) -> Iterator[Key]:
     for name, info in table.model_fields.items():
         key = (*outer, info.alias or name)
         yield key
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            yield from _keys(info.annotation, key)
+        for inner in (info.annotation, *get_args(info.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _keys(inner, key)
 
 
 _KNOWN = tuple(_keys(Config))
 
 
 def _without(raw: Mapping[str, Any], keys: Iterable[Key]) -> dict[str, Any]:
-    """The tables without what stands at `keys`."""
+    """The tables without what stands at `keys`; of several tables of a name, without all of them."""
     kept = deepcopy(dict(raw))
     for key in keys:
         table: Any = kept
         for part in key[:-1]:
-            table = table.get(part, {})
-        if isinstance(table, dict):
+            inner = table.get(part, {})
+            if not isinstance(inner, dict):
+                table.pop(part, None)
+                break
+            table = inner
+        else:
             table.pop(key[-1], None)
     return kept

@@ -46,6 +46,7 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "damaged": view.damaged or None,
         "deliver_by_mode": view.deliver_by.mode.value if view.deliver_by else None,
         "priority": view.priority,
+        "submitter": view.submitter or None,
     }
 
 

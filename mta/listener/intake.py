@@ -132,6 +132,7 @@ class Intake:
             at=now,
             requests=transaction.requests,
             began_at=transaction.began_at,
+            highest=transaction.highest,
         )
 
     async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
@@ -159,11 +160,11 @@ class Intake:
         return Reply(451, "4.3.0", f"Internal trouble, try again later (error {error_id})")
 
     def _refused(self, reply: Reply, client: Client) -> Reply:
-        self.turned_away(str(client), reply, "content")
+        self.turned_away(str(client), reply, "content", client.user)
         return reply
 
-    def turned_away(self, client: str, reply: Reply, reason: str) -> None:
-        self._observer(Refused(client, str(reply), reason))
+    def turned_away(self, client: str, reply: Reply, reason: str, user: str = "") -> None:
+        self._observer(Refused(client, str(reply), reason, user))
 
 
 def _message(
@@ -200,6 +201,7 @@ def _message(
         not_before=wish.not_before,
         hold_request=wish.hold_request,
         submitter=arrival.user,
+        scope=arrival.user,  # two users' keys are two keys
     )
 
 
@@ -236,6 +238,7 @@ def _accepted(message: NewMessage, client: str) -> Accepted:
         mail_class=message.mail_class.label,
         kind=message.kind,
         client=client,
+        user=message.submitter,
         deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
         not_before=message.not_before,
     )

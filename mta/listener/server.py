@@ -1,8 +1,9 @@
 """The submission listener: where it listens, who may come in, how it stops.
 
 Rules: a client too many hears 421 and may come again; one that may not submit hears 554 (RFC 5321 sections 3.1 and 3.8;
-the interface's `allow`). On stop nobody new comes in, idle sessions hear 421, content on its way may arrive until the
-deadline, and a commit that has begun is answered (section 3.8: 421 stands for a message that was not taken).
+the interface's `allow`), unless there are users: it may be one of them (RFC 6409 section 4.3). On stop
+nobody new comes in, idle sessions hear 421, content on its way may arrive until the deadline, and a commit that has begun
+is answered (section 3.8: 421 stands for a message that was not taken).
 """
 
 import asyncio
@@ -11,12 +12,13 @@ import socket
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol
 
+from mta.listener.gate import Gate
 from mta.listener.intake import Client, Intake
 from mta.listener.protocol import SubmissionSession
 from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
 from mta.model.reply import Reply
-from mta.ports import Clock, Entropy, Observer
+from mta.ports import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 
 BACKLOG = 512
@@ -61,11 +63,19 @@ class Listener:
     """`settings` may be replaced: sessions to come go by the new ones."""
 
     def __init__(
-        self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen
+        self,
+        settings: ListenerSettings,
+        spool: Spool,
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer,
+        listen: Listen,
+        passwords: Passwords | None = None,
     ) -> None:
         self.settings = settings
         self._spool = spool
         self._intake = Intake(spool, clock, entropy, observer)
+        self._gate = Gate(passwords, clock.now, self._intake.trouble)
         self._listen = listen
         self._servers: list[ListeningServer] = []
         self._sessions: dict[SubmissionSession, None] = {}
@@ -129,7 +139,7 @@ class Listener:
     # ------------------------------------------------ sessions
     def _session(self) -> SubmissionSession:
         loop = asyncio.get_running_loop()
-        return SubmissionSession(self.settings, self._intake, self._admit, self._gone, loop)
+        return SubmissionSession(self.settings, self._intake, self._gate, self._admit, self._gone, loop)
 
     def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
         """None, or the greeting for one that can't be served."""
@@ -147,4 +157,6 @@ class Listener:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
         if len(self._sessions) >= self.settings.max_connections:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
-        return None if self.settings.admits(client.peer) else _BARRED
+        if self.settings.admits(client.peer) or self.settings.users:
+            return None
+        return _BARRED

@@ -2,12 +2,13 @@
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
 from mta.policy.acceptance import Locals
+from mta.policy.clients import ClientRule
 from mta.policy.networks import plain
 from mta.policy.schedule import RetryPolicy
 
@@ -22,7 +23,8 @@ class ListenerSettings:
     """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
     class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
     known by its Message-ID, 0: not at all. `max_hold`: the longest hold, in seconds from MAIL; `strict_deliver_by`: BY=n;R
-    is kept as RFC 2852 says, else it means handing over in time."""
+    is kept as RFC 2852 says, else it means handing over in time. `users` has the password's hash of each name; `clients` are
+    the rules for some of them."""
 
     hostname: str
     locals: Locals
@@ -38,6 +40,8 @@ class ListenerSettings:
     allow_private_addresses: bool = False
     max_hold: float = 60 * 86400.0
     strict_deliver_by: bool = True
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clients: tuple[ClientRule, ...] = ()
 
     def admits(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.allow)

@@ -8,7 +8,7 @@ from mta.config.load import load
 
 CONF = Path(__file__).parents[2] / "conf" / "mta.toml"
 ENVIRON = {"HOME": "/home/ann"}
-WITHOUT_DEFAULT = {"hostname", "postmaster", "spool.url", "control.socket", "alerts.webhook"}
+WITHOUT_DEFAULT = {"hostname", "postmaster", "spool.url", "control.socket", "alerts.webhook", "submission.users_file"}
 """What stands there is an example."""
 
 
