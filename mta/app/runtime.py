@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from mta.alerts.program import run_program
 from mta.alerts.webhook import post
-from mta.app.passwords import Argon2Passwords
 from mta.app.settings import doubts, hostname
 from mta.config.model import Config
 from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
+from mta.passwords import Argon2Passwords
 from mta.ports import Callers, Clock, Connector, Entropy, Passwords, Reachability, Resolver
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool

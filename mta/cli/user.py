@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
-from mta.app.passwords import PASSWORD_LIMIT, hash_password
 from mta.config.document import read_document
 from mta.config.fields import BAD_NAME, is_user_name
 from mta.config.users import parse_users, users_file, with_user, without_user
 from mta.control.errors import CommandError, Exit
 from mta.model.text import safe_text
+from mta.passwords import PASSWORD_LIMIT, hash_password
 
 NEW_FILE_MODE = 0o600
 _TELL = "a daemon that runs learns of it by SIGHUP"

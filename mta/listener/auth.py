@@ -92,9 +92,11 @@ def names_password_mechanism(argument: str) -> bool:
 
 
 def _decoded(line: bytes) -> str | None:
+    """UTF-8 (RFC 4616 section 2). The library takes padding that nobody needs, so what was read is written down again."""
     try:
-        return base64.b64decode(line, validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
+        octets = base64.b64decode(line, validate=True)
+        return octets.decode("utf-8") if base64.b64encode(octets) == line else None
+    except (binascii.Error, UnicodeDecodeError):
         return None
 
 

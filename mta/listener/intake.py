@@ -17,6 +17,7 @@ from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
 from mta.policy.fingerprint import fingerprint
+from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
@@ -98,6 +99,8 @@ class Intake:
         if refusal := await self._refusal(prepared, settings):
             return refusal
         content.replace_prefix(prepared.length, prepared.by)
+        if prepared.wish.asked is not None:
+            self._tell_lowered(arrival, prepared.wish, client)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
 
     async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
@@ -145,6 +148,11 @@ class Intake:
             return _answer(earlier)
         self.tell_accepted(message, str(client))
         return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
+
+    def _tell_lowered(self, arrival: trace.Arrival, wish: Wish, client: Client) -> None:
+        asked = wish.asked.label if wish.asked is not None else ""
+        what = f"class {asked} of {arrival.queue_id} was lowered to {wish.mail_class.label}"
+        self._observer(Trouble("info", what, f"by the rule for {client.user or client}"))
 
     def tell_accepted(self, message: NewMessage, client: str) -> None:
         self._observer(_accepted(message, client))

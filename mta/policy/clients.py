@@ -88,8 +88,12 @@ def welcome(priority: int | None, highest: int) -> Reply:
 
 def lowered(wish: Wish, highest: int) -> Wish:
     """Its priority is at most `highest`, and its class that one's."""
+    if highest >= HIGHEST_PRIORITY:
+        return wish
     priority = None if wish.priority is None else min(wish.priority, highest)
-    return replace(wish, priority=priority, mail_class=max(wish.mail_class, class_of(highest)))
+    mail_class = max(wish.mail_class, class_of(highest))
+    asked = wish.mail_class if wish.mail_class < mail_class else None
+    return replace(wish, priority=priority, mail_class=mail_class, asked=asked)
 
 
 # ---------------------------------------------------------------- the parameter AUTH

@@ -110,7 +110,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
+async def bench(spool: Any = None, host: str = "127.0.0.1", passwords: Any = None, **changes: Any):
     spool = spool or MemorySpool()
     facts: list[Fact] = []
     clock = FixedClock()
@@ -121,6 +121,7 @@ async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
         SeededEntropy(),
         facts.append,
         asyncio.get_running_loop().create_server,
+        passwords,
     )
     await listener.start([(host, 0)])
     try:
