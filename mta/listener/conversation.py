@@ -83,6 +83,10 @@ class Conversation:
         return self._settings
 
     @property
+    def may_submit(self) -> bool:
+        return self._permit.may_submit
+
+    @property
     def answers_auth(self) -> bool:
         """Whether the next line is no command."""
         return self._exchange is not None
@@ -202,7 +206,7 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
-        if not self._permit.may_submit:
+        if not self.may_submit:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {argument}"))
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)

@@ -31,6 +31,8 @@ LINGER = 10.0
 """Seconds that a client has to take our last reply before the connection is cut."""
 BARRED_TIMEOUT = 30.0
 """Seconds without progress for a client that may not submit."""
+STRANGER_TIMEOUT = 60.0
+"""The same for a client that may submit once it has authenticated."""
 FIRST_DELAY = 1.0
 """Seconds for which a client waits that has failed to authenticate; the next time it is twice as long."""
 REPLIES_LIMIT = 16 * 1024
@@ -82,6 +84,8 @@ class SubmissionSession(SMTP):
         self._conversation = Conversation(permit, self._intake.now, is_barred=greeting is not None)
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
+            if not permit.may_submit:
+                self._timeout_duration = min(self._timeout_duration, STRANGER_TIMEOUT)
         else:
             self._timeout_duration = min(self._timeout_duration, BARRED_TIMEOUT)
         self._replies += wire(greeting)
@@ -114,6 +118,11 @@ class SubmissionSession(SMTP):
             self.dismiss(*_IDLE)
         elif not self._ends:
             self._timeout_handle = self.loop.call_later(max(left, 0) or self._timeout_duration, self._timeout_cb)
+
+    @property
+    def may_submit(self) -> bool:
+        """Whether it is trusted for its address, or has authenticated."""
+        return self._conversation.may_submit
 
     # ------------------------------------------------ the end
     def drain(self) -> None:
@@ -193,6 +202,8 @@ class SubmissionSession(SMTP):
         try:
             verdict = UNAVAILABLE if credentials is None else await self._gate.judge(credentials, self._settings, self._peer)
             answer = conversation.judged(verdict)
+            if conversation.user:
+                self._timeout_duration = self._settings.timeout
             if answer.refused is not None and verdict is not UNAVAILABLE:
                 await self._pause(FIRST_DELAY * 2 ** (conversation.failures - 1))
         finally:

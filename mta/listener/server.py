@@ -22,6 +22,8 @@ from mta.ports import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 
 BACKLOG = 512
+STRANGERS_SHARE = 2
+"""One in so many sessions may be with clients that have yet to authenticate."""
 GRACE = 2.0
 """Seconds for last replies and running commits when a stop's deadline has passed."""
 
@@ -157,6 +159,13 @@ class Listener:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
         if len(self._sessions) >= self.settings.max_connections:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
-        if self.settings.admits(client.peer) or self.settings.users:
+        if self.settings.admits(client.peer):
             return None
-        return _BARRED
+        return self._stranger_refusal() if self.settings.users else _BARRED
+
+    def _stranger_refusal(self) -> Reply | None:
+        """Those who have not authenticated may not take all the places from those who may submit."""
+        strangers = sum(not session.may_submit for session in self._sessions)
+        if strangers < max(self.settings.max_connections // STRANGERS_SHARE, 1):
+            return None
+        return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")

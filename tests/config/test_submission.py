@@ -120,6 +120,12 @@ def test_a_rule_that_says_nothing_is_refused(file: Path, text: str, says: str) -
     assert says in problem.message
 
 
+def test_B52_a_mistake_is_told_in_the_line_of_its_own_rule(file: Path) -> None:
+    text = '[[submission.client]]\nuser = "a"\n[[submission.client]]\nnull_sender = true\nuser = "b c"\n'
+    [problem] = refused(file, text)
+    assert (problem.key, problem.line) == ("submission.client.user", 5)
+
+
 def test_a_mistake_in_a_rule_hides_no_other(file: Path) -> None:
     keys = {it.key for it in refused(file, 'postmaster = "x@localhost"\n[[submission.client]]\nuser = 5\n')}
     assert keys == {"postmaster", "submission.client.user"}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mta.listener import auth
 from mta.listener.auth import Credentials
 from mta.listener.gate import FAILURES
+from mta.listener.protocol import STRANGER_TIMEOUT
 from mta.listener.server import Listener
 from mta.model.events import Accepted, Refused, Trouble
 from mta.model.reply import Reply
@@ -209,6 +210,36 @@ async def test_ses29_without_users_who_is_not_allowed_is_greeted_with_554(start:
     running = await start(allow=())
     async with await SmtpClient.connect(running.endpoint) as client:
         assert client.greeting.startswith("554 5.7.1 ")
+
+
+async def test_strangers_leave_room_for_those_who_may_submit(start: Start) -> None:
+    """At most half of the sessions are with clients that have yet to log in."""
+    running = await start(users=USERS, passwords=PlainPasswords(), allow=(), max_connections=4)
+    first, second = [await inside_tls(running) for _ in range(2)]
+    async with await SmtpClient.connect(running.endpoint) as third:
+        assert third.greeting.startswith("421 4.3.2 ") and await third.at_end()
+    assert (await first.command(plain(GOOD))).startswith("235")
+    async with await inside_tls(running) as fourth:
+        assert fourth.greeting.startswith("220")
+        running.listener.settings = submission.settings(users=USERS, max_connections=4)
+        async with await SmtpClient.connect(running.endpoint) as trusted:
+            assert trusted.greeting.startswith("220")
+    for client in (first, second):
+        client.writer.close()
+
+
+def test_ses25_a_stranger_is_waited_for_a_minute_and_a_user_for_the_whole_timeout() -> None:
+    async def run() -> None:
+        site = Site(timeout=300.0)
+        loop, begun = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        stranger, user = site.client(), site.client("192.0.2.2")
+        assert (await user.ask(plain(GOOD)))[0].startswith("235")
+        await until(stranger.transport.closed.is_set)
+        assert b"421 4.4.2" in stranger.transport.written and loop.time() - begun == pytest.approx(STRANGER_TIMEOUT, abs=1)
+        await until(user.transport.closed.is_set)
+        assert loop.time() - begun == pytest.approx(300, abs=2)
+
+    run_virtual(run())
 
 
 # ---------------------------------------------------------------- what guessing costs
