@@ -32,7 +32,7 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 def contradictions(config: Config) -> Iterator[Problem]:
     if not config.submission.i_know_this_is_an_open_relay:
         yield from _open_relay(config)
-    yield from _passwords_in_clear(config)
+    yield from _who_may_log_in(config)
     yield from _client_rules(config)
     yield from _loops(config)
     yield from _repeated_endpoints(config.submission.listen)
@@ -61,11 +61,8 @@ def warnings(config: Config) -> Iterator[Problem]:
 
 # ---------------------------------------------------------------- who may submit
 def _open_relay(config: Config) -> Iterator[Problem]:
-    """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach, and no such
-    listener without anybody who may."""
+    """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
     reachable = _reachable(config)
-    if reachable and not config.submission.allow and config.submission.users_file is None:
-        yield Problem("submission.listen", f"nobody may submit at {', '.join(reachable)}: expected users_file, or allow")
     for network in config.submission.allow:
         if network.prefixlen == 0:
             yield Problem("submission.allow", f'"{network}" would be an open relay: expected your own networks')
@@ -87,12 +84,14 @@ def _has_tls(config: Config) -> bool:
     return getattr(tls, "certificate", None) is not None
 
 
-def _passwords_in_clear(config: Config) -> Iterator[Problem]:
-    if config.submission.users_file is not None and (reachable := _reachable(config)) and not _has_tls(config):
-        yield Problem(
-            "submission.users_file",
-            f"passwords would cross the network in clear at {', '.join(reachable)}: expected a certificate for TLS",
-        )
+def _who_may_log_in(config: Config) -> Iterator[Problem]:
+    """Where others than this machine come in, somebody is meant to; and no password in clear."""
+    where = ", ".join(_reachable(config))
+    if where and config.submission.users_file is None and not config.submission.allow:
+        yield Problem("submission.listen", f"nobody may submit at {where}: expected users_file, or allow")
+    if where and config.submission.users_file is not None and not _has_tls(config):
+        advice = "expected a certificate for TLS"
+        yield Problem("submission.users_file", f"passwords would cross the network in clear at {where}: {advice}")
 
 
 def _client_rules(config: Config) -> Iterator[Problem]:

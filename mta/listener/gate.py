@@ -73,19 +73,18 @@ def _origin(peer: IpAddress | None) -> str:
 
 
 class Permit:
-    """One session's. `trusted`: it may submit without having authenticated. `settings` are those for this client;
+    """One session's. `trusted`: its client may submit without having authenticated. `settings` are those for this client;
     `highest` is the highest priority that it may use."""
 
     def __init__(self, settings: ListenerSettings, peer: IpAddress | None, spent: Buckets, *, trusted: bool) -> None:
         self._common, self._peer, self._spent = settings, peer, spent
-        self._trusted = trusted
+        self.trusted = trusted
         self.become("")
 
     def become(self, user: str) -> None:
         """It has authenticated; "": it has not, or not any more."""
         common = self._common
         self._rule = rule = rule_for(common.clients, user, self._peer)
-        self.may_submit = self._trusted or bool(user)
         self.highest = rule.highest_priority
         self.settings = common if rule is ANYTHING else replace(
             common,

@@ -84,7 +84,7 @@ class SubmissionSession(SMTP):
         self._conversation = Conversation(permit, self._intake.now, is_barred=greeting is not None)
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
-            if not permit.may_submit:
+            if not permit.trusted:
                 self._timeout_duration = min(self._timeout_duration, STRANGER_TIMEOUT)
         else:
             self._timeout_duration = min(self._timeout_duration, BARRED_TIMEOUT)
@@ -121,7 +121,6 @@ class SubmissionSession(SMTP):
 
     @property
     def may_submit(self) -> bool:
-        """Whether it is trusted for its address, or has authenticated."""
         return self._conversation.may_submit
 
     # ------------------------------------------------ the end

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import ipaddress
+import smtplib
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from mta.listener.protocol import STRANGER_TIMEOUT
 from mta.listener.server import Listener
 from mta.model.events import Accepted, Refused, Trouble
 from mta.model.reply import Reply
+from mta.passwords import Argon2Passwords, hash_password
 from mta.spool.base import Spool
 from tests.support import submission
 from tests.support.memory_transport import MemoryTransport
@@ -26,7 +27,6 @@ from tests.support.submission import Bench, FixedClock, MemorySpool, SeededEntro
 from tests.support.virtual import run_virtual, until
 
 Start = Callable[..., Any]
-NETWORK = ipaddress.ip_network
 GOOD = "\0shop\0tr0ub4dor"
 
 
@@ -180,6 +180,28 @@ def test_a_password_is_not_shown() -> None:
     assert not isinstance(begun, Reply)
     assert "tr0ub4dor" not in repr(begun)
     assert "tr0ub4dor" not in repr(submission.settings(users=USERS))
+
+
+@pytest.mark.parametrize("initial_response", [True, False])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "LOGIN"])
+async def test_smtplib_logs_in_with_a_real_hash(start: Start, mechanism: str, initial_response: bool) -> None:
+    password = "one two"
+    running = await start(users={"shop": hash_password(password)}, passwords=Argon2Passwords(), allow=())
+
+    def log_in() -> None:
+        with smtplib.SMTP(*running.endpoint, local_hostname="c.test") as client:
+            [session] = running.listener._sessions
+            session._conversation.secure = True
+            client.ehlo()
+            client.user, client.password = "shop", password
+            assert mechanism in client.esmtp_features["auth"].split()
+            authenticate = client.auth_plain if mechanism == "PLAIN" else client.auth_login
+            code, _ = client.auth(mechanism, authenticate, initial_response_ok=initial_response)
+            assert code == 235
+            client.sendmail("a@shop.test", ["b@example.org"], b"Subject: x\r\n\r\nx\r\n")
+
+    await asyncio.to_thread(log_in)
+    assert running.spool.last[0].submitter == "shop"
 
 
 # ---------------------------------------------------------------- who may submit
