@@ -223,8 +223,9 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
         recipient = forward_path(argument, self._settings, extended=self.extended)
         if not isinstance(recipient, Reply):
-            refusal = self._permit.recipient_refusal(self._now())
-            refusal = refusal or self.transaction.add(recipient, self._settings.max_recipients)
+            recipient = self._permit.recipient_refusal(self._now()) or recipient
+        if not isinstance(recipient, Reply):
+            refusal = self.transaction.add(recipient, self._settings.max_recipients)
             return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
         return Answer(wire(recipient), refused=(recipient, f"RCPT {argument}"))
 

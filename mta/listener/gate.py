@@ -86,11 +86,11 @@ class Permit:
         common = self._common
         self._rule = rule = rule_for(common.clients, user, self._peer)
         self.highest = rule.highest_priority
-        self.settings = common if rule is ANYTHING else replace(
-            common,
-            max_message_size=min(common.max_message_size, rule.max_message_size or common.max_message_size),
-            max_recipients=min(common.max_recipients, rule.max_recipients or common.max_recipients),
-        )
+        self.settings = common
+        if rule is not ANYTHING:
+            size = min(common.max_message_size, rule.max_message_size or common.max_message_size)
+            recipients = min(common.max_recipients, rule.max_recipients or common.max_recipients)
+            self.settings = replace(common, max_message_size=size, max_recipients=recipients)
 
     def mail_refusal(self, reverse_path: str, now: float) -> Reply | None:
         """A message that is not refused is counted."""

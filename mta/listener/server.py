@@ -1,9 +1,9 @@
 """The submission listener: where it listens, who may come in, how it stops.
 
 Rules: a client too many hears 421 and may come again; one that may not submit hears 554 (RFC 5321 sections 3.1 and 3.8;
-the interface's `allow`), unless there are users: it may be one of them (RFC 6409 section 4.3). On stop
-nobody new comes in, idle sessions hear 421, content on its way may arrive until the deadline, and a commit that has begun
-is answered (section 3.8: 421 stands for a message that was not taken).
+the interface's `allow`), unless there are users: it may be one of them (RFC 6409 section 4.3). On stop nobody new comes
+in, idle sessions hear 421, content on its way may arrive until the deadline, and a commit that has begun is answered
+(section 3.8: 421 stands for a message that was not taken).
 """
 
 import asyncio

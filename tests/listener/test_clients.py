@@ -61,6 +61,7 @@ async def test_recipients_beyond_the_rate_hear_450_and_the_others_are_served(sta
         await client.send(b"\r\nx\r\n.\r\n")
         assert (await client.reply()).startswith("250")
     assert [it.address for it in running.spool.last[0].recipients] == ["r0@example.org", "r1@example.org"]
+    assert [fact.reason for fact in running.facts if isinstance(fact, Refused)] == ["RCPT TO:<r2@example.org>"]
 
 
 async def test_pri02_a_priority_is_lowered_and_the_client_and_the_log_hear_of_it(start: Start) -> None:
