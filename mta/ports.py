@@ -30,6 +30,14 @@ class Randomness(Protocol):
     def shuffle(self, x: list[object]) -> None: ...
 
 
+class Passwords(Protocol):
+    """Says whether a password is right; it takes its time, and nobody else's."""
+
+    async def fits(self, password: str, hashed: str) -> bool | None:
+        """Whether `hashed` was made of `password`; None: too many ask at once. May raise where it can't be found out."""
+        ...
+
+
 class Entropy(Protocol):
     """One independent stream per purpose, so that a new use of chance does not disturb the others."""
 

@@ -25,6 +25,7 @@ LAYERS = {
     "ports": ("model", ""),
     "doorbell": ("model", "asyncio"),
     "unix_socket": ("", "os socket"),
+    "passwords": ("", "argon2 asyncio"),
     "policy": ("model ports", ""),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
     "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", ""),
@@ -38,11 +39,12 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
-    "app.runtime": ("alerts app config dns listener smtp spool " + COMMON, "asyncio random secrets socket time"),
+    "app.runtime": ("alerts app config dns listener passwords smtp spool " + COMMON, "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
             "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
-    "cli": ("app config control demo model", "asyncio click importlib os rich signal sys"),  # model: text made safe
+    # model: text made safe
+    "cli": ("app config control demo model passwords", "asyncio click importlib os rich signal sys"),
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
 """Of `datetime` and `date`: without an argument that was given, they read the clock."""

@@ -19,6 +19,7 @@ from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, wa
 from mta.config.checks import warnings
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
+from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
@@ -52,6 +53,7 @@ class Daemon:
     runtime: Runtime
     log: Observer
     notifier: Notifier
+    users: Users = NOBODY
     metrics: Metrics = field(init=False)
     spool: Spool = field(init=False)
     listener: Listener = field(init=False)
@@ -112,7 +114,7 @@ class Daemon:
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        for problem in (*warnings(self.config), *self.certificate.warnings):
+        for problem in (*warnings(self.config), *self.certificate.warnings, *self.users.warnings):
             self.observe(Trouble("warning", str(problem)))
 
     def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
@@ -124,7 +126,13 @@ class Daemon:
     def _build(self) -> None:
         config, world = self.config, self.runtime
         self.listener = Listener(
-            self._listener_settings(), self.spool, world.clock, world.entropy, self.observe, world.listen
+            self._listener_settings(),
+            self.spool,
+            world.clock,
+            world.entropy,
+            self.observe,
+            world.listen,
+            world.passwords,
         )
         self.pool = SessionPool(settings.reuse(config))
         self.router = Router(
@@ -180,7 +188,7 @@ class Daemon:
         for task in done - {stop}:
             raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
 
-    def reload(self, config: Config) -> None:
+    def reload(self, config: Config, users: Users = NOBODY) -> None:
         """Takes what can change while it runs; what can't is said and waits for a restart."""
         for key, old, new in self._fixed(config):
             if old != new:
@@ -188,6 +196,7 @@ class Daemon:
         kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
         self.config = config.model_copy(update=kept)
         self._renew_certificate()
+        self.users = users
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
         self.pool.limits = settings.reuse(self.config)
@@ -210,7 +219,7 @@ class Daemon:
             self.certificate = found
 
     def _listener_settings(self) -> ListenerSettings:
-        return settings.listener(self.config, self.certificate.context)
+        return settings.listener(self.config, self.certificate.context, self.users)
 
     def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
         old = self.config

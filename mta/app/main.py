@@ -19,6 +19,7 @@ from mta.app.systemd import Notifier, inherited_sockets
 from mta.config.load import load, named
 from mta.config.model import Config
 from mta.config.problems import ConfigError
+from mta.config.users import Users, read_users
 from mta.control.errors import Exit
 from mta.model.events import Trouble
 from mta.model.text import safe_text
@@ -39,18 +40,19 @@ def run(path: Path | None) -> int:
     config = load(path, os.environ)
     if config.hostname is None:
         config = named(config, socket.getfqdn())
+    users = read_users(config)
     os.umask(SPOOL_MASK)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, path))
+        return runner.run(_serve(config, path, users))
 
 
-async def _serve(config: Config, path: Path | None) -> int:
+async def _serve(config: Config, path: Path | None, users: Users) -> int:
     sink = DescriptorSink(sys.stderr.fileno())
     debug = config.log.level == "debug"
     layout = json_object if config.log.format == "json" else key_values
     log = LogLines(sink, SystemClock().now, layout, debug=debug)
     notifier = Notifier(os.environ)
-    daemon = Daemon(config, system_runtime(config), log, notifier)
+    daemon = Daemon(config, system_runtime(config), log, notifier, users)
     handler = LibraryLog(daemon.observe, asyncio.get_running_loop(), partial(secrets.token_hex, 4), debug=debug)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     _handle_signals(daemon, path, notifier)
@@ -93,7 +95,8 @@ def _reload(daemon: Daemon, path: Path | None) -> None:
     """A file that is no good changes nothing."""
     try:
         config = load(path, os.environ)
-        daemon.reload(config if config.hostname else named(config, hostname(daemon.config)))
+        users = read_users(config)
+        daemon.reload(config if config.hostname else named(config, hostname(daemon.config)), users)
     except ConfigError as error:
         daemon.observe(Trouble("error", "the configuration is as it was: the new one is wrong", "; ".join(error.lines())))
     else:

@@ -18,7 +18,8 @@ from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
-from mta.ports import Callers, Clock, Connector, Entropy, Reachability, Resolver
+from mta.passwords import Argon2Passwords
+from mta.ports import Callers, Clock, Connector, Entropy, Passwords, Reachability, Resolver
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite
@@ -54,6 +55,7 @@ class Runtime:
     callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
     certificate: Callable[[Config], Certificate] = system_certificate
+    passwords: Passwords | None = None
 
 
 async def listen(
@@ -96,4 +98,5 @@ def system_runtime(config: Config) -> Runtime:
         listen=listen,
         callers=Callers(run_program, post),
         open_spool=open_spool,
+        passwords=Argon2Passwords(),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from mta.app.upkeep import Waits
 from mta.config.model import Config, CriticalLimits, WarningLimits
+from mta.config.users import NOBODY, Users
 from mta.control.health import HealthRules, Limits
 from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
@@ -32,8 +33,8 @@ def locals_of(config: Config) -> Locals:
     return Locals(hostname(config), domains, aliases, config.postmaster)
 
 
-def listener(config: Config, tls: ssl.SSLContext | None = None) -> ListenerSettings:
-    """`tls` is what [submission.tls] names."""
+def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = NOBODY) -> ListenerSettings:
+    """`tls` is what [submission.tls] names, `users` are those of the users file."""
     submission = config.submission
     return ListenerSettings(
         hostname=hostname(config),
@@ -53,6 +54,8 @@ def listener(config: Config, tls: ssl.SSLContext | None = None) -> ListenerSetti
         tls=tls,
         tls_required=submission.tls.required,
         proxies=submission.proxy_protocol_from,
+        users=users.hashes,
+        clients=tuple(table.rule for table in submission.client),
     )
 
 

@@ -14,6 +14,7 @@ from mta.config.checks import warnings
 from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.problems import ConfigError, Problem
+from mta.config.users import read_users
 
 
 def check(path: Path | None, as_json: bool) -> int:
@@ -21,7 +22,8 @@ def check(path: Path | None, as_json: bool) -> int:
     source = str(path) if path else "the built-in defaults"
     try:
         config = load(path, os.environ)
-        warned = [*warnings(config), *certificate_warnings(config, os.environ)]
+        users = read_users(config)
+        warned = [*warnings(config), *certificate_warnings(config, os.environ), *users.warnings]
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)

@@ -68,6 +68,39 @@ def demo() -> int:
     return _entry("mta.cli.demo", "demo")()
 
 
+@cli.group(cls=Commands)
+@config_option
+def user() -> None:
+    """Keeps the users file: who may log in to submit mail."""
+
+
+@user.command("add")
+@click.argument("name")
+@config_option
+@click.pass_context
+def add_user(ctx: click.Context, name: str) -> int:
+    """Adds a user, or gives one a new password: asked for on a terminal, else a line of standard input."""
+    return _entry("mta.cli.user", "add")(config_path(ctx), name)
+
+
+@user.command("remove")
+@click.argument("name")
+@config_option
+@click.pass_context
+def remove_user(ctx: click.Context, name: str) -> int:
+    """Removes a user."""
+    return _entry("mta.cli.user", "remove")(config_path(ctx), name)
+
+
+@user.command("list")
+@config_option
+@json_option
+@click.pass_context
+def list_users(ctx: click.Context, as_json: bool) -> int:
+    """Lists their names."""
+    return _entry("mta.cli.user", "list_users")(config_path(ctx), as_json)
+
+
 for command in daemon_commands():
     cli.add_command(command)
 

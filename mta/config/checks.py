@@ -31,7 +31,10 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 
 
 def contradictions(config: Config) -> Iterator[Problem]:
-    yield from _open_relay(config)
+    if not config.submission.i_know_this_is_an_open_relay:
+        yield from _open_relay(config)
+    yield from _who_may_log_in(config)
+    yield from _client_rules(config)
     yield from _loops(config)
     yield from _repeated_doors(config.submission.listen)
     yield from _socket_clash(config)
@@ -46,6 +49,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
 def warnings(config: Config) -> Iterator[Problem]:
     if config.postmaster is None:
         yield Problem("postmaster", "not set: reports and alerts reach nobody (see `mta dead`), local mail is refused")
+    yield from _submission_warnings(config)
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
     yield from _health_warnings(config.alerts)
@@ -62,9 +66,7 @@ def warnings(config: Config) -> Iterator[Problem]:
 # ---------------------------------------------------------------- who may submit
 def _open_relay(config: Config) -> Iterator[Problem]:
     """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
-    reachable = [str(door) for door in config.submission.listen if not _is_on_this_machine(door)]
-    if config.submission.proxy_protocol_from:
-        reachable.append("the other side of a proxy (submission.proxy_protocol_from)")
+    reachable = _reachable(config)
     for network in config.submission.allow:
         if network.prefixlen == 0:
             yield Problem("submission.allow", f'"{network}" would be an open relay: expected your own networks')
@@ -74,6 +76,51 @@ def _open_relay(config: Config) -> Iterator[Problem]:
                 f'"{network}" would be an open relay on {", ".join(reachable)}: '
                 "expected private networks or single addresses",
             )
+
+
+def _reachable(config: Config) -> list[str]:
+    """Where others than this machine come in."""
+    reachable = [str(door) for door in config.submission.listen if not _is_on_this_machine(door)]
+    if config.submission.proxy_protocol_from:
+        reachable.append("the other side of a proxy (submission.proxy_protocol_from)")
+    return reachable
+
+
+def _has_tls(config: Config) -> bool:
+    return config.submission.tls.certificate is not None
+
+
+def _who_may_log_in(config: Config) -> Iterator[Problem]:
+    """Where others than this machine come in, somebody is meant to; and no password in clear."""
+    where = ", ".join(_reachable(config))
+    if where and config.submission.users_file is None and not config.submission.allow:
+        yield Problem("submission.listen", f"nobody may submit at {where}: expected users_file, or allow")
+    if where and config.submission.users_file is not None and not _has_tls(config):
+        advice = "expected a certificate for TLS"
+        yield Problem("submission.users_file", f"passwords would cross the network in clear at {where}: {advice}")
+
+
+def _client_rules(config: Config) -> Iterator[Problem]:
+    for number, client in enumerate(config.submission.client, 1):
+        if client.user is None and client.network is None:
+            yield Problem("submission.client", f"the rule number {number} says not for whom: expected user, network or both")
+        for burst, rate in (("burst", "messages"), ("recipients_burst", "recipients")):
+            if getattr(client, burst) is not None and getattr(client, rate) is None:
+                yield Problem("submission.client", f"{burst} says nothing without {rate}, in the rule number {number}")
+
+
+def _submission_warnings(config: Config) -> Iterator[Problem]:
+    submission = config.submission
+    if submission.i_know_this_is_an_open_relay and any(_open_relay(config)):
+        yield Problem("submission.i_know_this_is_an_open_relay", "strangers may send mail to everybody by this server")
+    named = [client.user for client in submission.client if client.user is not None]
+    if named and submission.users_file is None:
+        yield Problem("submission.client", f'without users_file nobody can be "{named[0]}"')
+    if submission.users_file is not None and not _has_tls(config):
+        yield Problem("submission.users_file", "nobody can log in without a certificate: passwords go inside TLS alone")
+    reachable = _reachable(config)
+    if reachable and submission.allow and submission.users_file is None and all(it.is_loopback for it in submission.allow):
+        yield Problem("submission.allow", f"only this machine may submit: nobody else at {', '.join(reachable)}")
 
 
 def _is_on_this_machine(door: Door) -> bool:

@@ -11,6 +11,8 @@ _PLAIN = frozenset(
     {
         "port",
         "max_recipients",
+        "burst",
+        "recipients_burst",
         "max_connections",
         "max_sessions",
         "max_sessions_per_destination",
@@ -30,6 +32,8 @@ _NOTHING = {
     "nameservers": "the system's",
     "local_domains": "none but hostname and localhost",
     "allow": "nobody",
+    "users_file": "nobody can log in",
+    "client": "all clients may do the same",
     "command": "none",
     "webhook": "none",
     "certificate": "none: no TLS",
@@ -66,11 +70,22 @@ def _entries(key: str, value: object) -> Iterator[tuple[str, str]]:
     if isinstance(value, Table):
         for name, info in type(value).model_fields.items():
             yield from _entries(f"{key}.{info.alias or name}", getattr(value, name))
+    elif isinstance(value, tuple) and value and isinstance(value[0], Table):
+        for number, table in enumerate(value, 1):
+            yield from _given(f"{key}[{number}]", table)
     elif isinstance(value, Mapping) and value:
         for name, targets in value.items():
             yield f"{key}.{name}", _words(key, targets)
     else:
         yield key, _words(key.rpartition(".")[2], value)
+
+
+def _given(key: str, table: Table) -> Iterator[tuple[str, str]]:
+    """Of one of several tables of a name what stands in it."""
+    for name in (name for name in type(table).model_fields if name in table.model_fields_set):
+        value = getattr(table, name)
+        is_rate = name in ("messages", "recipients")
+        yield f"{key}.{name}", f"{value[0]} in {duration_in_words(value[1])}" if is_rate else _words(name, value)
 
 
 def _words(name: str, value: object) -> str:

@@ -7,6 +7,7 @@ both its lines.
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 
 from mta.config.problems import ConfigError, Problem
 
-Key = tuple[str, ...]
+Key = tuple[str | int, ...]
+"""The parts of a key; of several tables of a name with the number of the table, from 0, behind it."""
 
 _SKIP = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL)
 _KEY_PART = r'(?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
@@ -73,21 +75,26 @@ def _syntax(message: str) -> Problem:
 
 
 def _scan(text: str) -> tuple[dict[Key, int], list[Problem]]:
-    """The line of each table and key, and the keys that stand twice. Arrays of tables count as one table."""
+    """The line of each table and key, and the keys that stand twice."""
     lines: dict[Key, int] = {}
+    tables: Counter[Key] = Counter()
     repeated: list[Problem] = []
     table: Key = ()
     for number, line in _statements(text):
         if match := _TABLE.match(line):
             table = _parts(match.group(1))
-            key, again = table, table in lines and not line.lstrip().startswith("[[")
+            if is_one_of_several := line.lstrip().startswith("[["):
+                lines.setdefault(table, number)
+                tables[table] += 1
+                table = (*table, tables[table] - 1)
+            key, again = table, table in lines and not is_one_of_several
         elif match := _ASSIGNMENT.match(line):
             key = table + _parts(match.group(1))
             again = key in lines
         else:
             continue
         if again:
-            repeated.append(Problem(".".join(key), f"is given twice, first in line {lines[key]}", number))
+            repeated.append(Problem(dotted(key), f"is given twice, first in line {lines[key]}", number))
         lines.setdefault(key, number)
     return lines, repeated
 
@@ -115,5 +122,10 @@ def _numbered(text: str) -> Iterator[tuple[int, int, str]]:
         start += len(line) + 1
 
 
-def _parts(dotted: str) -> Key:
-    return tuple(part[1:-1] if part[0] in "\"'" else part for part in re.findall(_KEY_PART, dotted))
+def _parts(text: str) -> Key:
+    return tuple(part[1:-1] if part[0] in "\"'" else part for part in re.findall(_KEY_PART, text))
+
+
+def dotted(key: Key) -> str:
+    """As a person writes it, without positions."""
+    return ".".join(part for part in key if isinstance(part, str))

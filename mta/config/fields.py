@@ -20,11 +20,14 @@ CREDENTIAL = "credential"
 _CREDENTIAL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}\Z")
 _MODE = re.compile(r"0?[0-7]{3}\Z")
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+_RATE = re.compile(r"([0-9]{1,9})/(.+)\Z", re.DOTALL)
+_USER = re.compile(r"[A-Za-z0-9.\-_@+]{1,64}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 SOCKET_PATH_LIMIT = 100
 """Octets; the system's limit is 107, and a sibling's name is needed while the socket is made."""
 SMALLEST_MESSAGE = 1024
+BAD_NAME = "expected a name of 1 to 64 letters, digits and . - _ @ +"
 
 
 class Endpoint(NamedTuple):
@@ -168,6 +171,32 @@ def domain(value: object) -> str:
     return given
 
 
+def sender_domain(value: object) -> str:
+    """A domain name in lower case, or `*.` and one: what lies below it."""
+    given = text(value)
+    below = given.startswith("*.")
+    return f"*.{domain(given[2:])}" if below else domain(given)
+
+
+def user_name(value: object) -> str:
+    given = text(value)
+    if not is_user_name(given):
+        raise ValueError(BAD_NAME)
+    return given
+
+
+def is_user_name(given: str) -> bool:
+    return _USER.match(given) is not None
+
+
+def rate(value: object) -> tuple[int, float]:
+    """How many, and in how many seconds: `"100/1m"`."""
+    match = _RATE.match(text(value))
+    if match is None or not int(match[1]):
+        raise ValueError('expected a number and a duration such as "100/1m"')
+    return int(match[1]), duration(match[2])
+
+
 def _is_ip(given: str) -> bool:
     try:
         ipaddress.ip_address(given)
@@ -267,6 +296,13 @@ def file_mode(value: object) -> int:
     if not _MODE.match(given):
         raise ValueError('expected a mode such as "0660"')
     return int(given, 8)
+
+
+def file_path(value: object, base: Path) -> Path:
+    given = text(value)
+    if not given or given.endswith("/") or "\0" in given:
+        raise ValueError('expected a file such as "/etc/mta/users"')
+    return base / given
 
 
 def socket_path(value: object, base: Path) -> Path:

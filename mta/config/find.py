@@ -7,7 +7,7 @@ that has a mistake elsewhere.
 from collections.abc import Mapping
 from pathlib import Path
 
-from mta.config.document import Document, Key, read_document
+from mta.config.document import Document, Key, dotted, read_document
 from mta.config.fields import socket_path
 from mta.config.problems import ConfigError, Problem
 
@@ -53,4 +53,4 @@ def control_socket(path: Path | None, environ: Mapping[str, str]) -> Path:
 
 
 def _mistake(document: Document, key: Key, message: str) -> ConfigError:
-    return ConfigError(document.source, [Problem(".".join(key), message, document.line(key))])
+    return ConfigError(document.source, [Problem(dotted(key), message, document.line(key))])

@@ -8,12 +8,12 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from mta.config import checks, fields
-from mta.config.document import Document, Key, read_document
+from mta.config.document import Document, Key, dotted, read_document
 from mta.config.find import state_folder
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
@@ -45,7 +45,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Config:
     known = found or _validated(document, _with_places(sound, state))[0]
     together = list(checks.contradictions(known)) if known else []
     if problems or together or found is None:
-        own = [Problem(".".join(key), text, document.line(key)) for key, text in problems]
+        own = [Problem(dotted(key), text, document.line(key)) for key, text in problems]
         raise ConfigError(document.source, own + [_located(document, problem) for problem in together])
     return found
 
@@ -88,8 +88,7 @@ def _located(document: Document, problem: Problem) -> Problem:
 
 
 def _key(location: Iterable[int | str]) -> Key:
-    """Positions in a list are left out: the message quotes the value."""
-    return tuple(part for part in location if isinstance(part, str) and part != "[key]")
+    return tuple(part for part in location if part != "[key]")
 
 
 def _expected(error: Any) -> str:
@@ -115,7 +114,7 @@ def _shown(value: object) -> str:
 
 def _unknown(location: tuple[int | str, ...]) -> str:
     """Names the same key of another table, else the nearest of this table, else all that may stand here."""
-    *outer, last = _key(location)
+    *outer, last = (part for part in _key(location) if isinstance(part, str))
     here = [key[-1] for key in _KNOWN if key[:-1] == tuple(outer)]
     elsewhere = [key for key in _KNOWN if key[-1] == last]
     if elsewhere:
@@ -126,25 +125,30 @@ def _unknown(location: tuple[int | str, ...]) -> str:
     return f"unknown key; known here: {', '.join(here)}"
 
 
-def _keys(table: type[BaseModel], outer: Key = ()) -> Iterator[Key]:
+def _keys(table: type[BaseModel], outer: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every key that a configuration may have, tables included."""
     for name, info in table.model_fields.items():
         key = (*outer, info.alias or name)
         yield key
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            yield from _keys(info.annotation, key)
+        for inner in (info.annotation, *get_args(info.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _keys(inner, key)
 
 
 _KNOWN = tuple(_keys(Config))
 
 
 def _without(raw: Mapping[str, Any], keys: Iterable[Key]) -> dict[str, Any]:
-    """The tables without what stands at `keys`."""
+    """The tables without what stands at `keys`; of several tables of a name, without all of them."""
     kept = deepcopy(dict(raw))
     for key in keys:
         table: Any = kept
         for part in key[:-1]:
-            table = table.get(part, {})
-        if isinstance(table, dict):
+            inner = table.get(part, {})
+            if not isinstance(inner, dict):
+                table.pop(part, None)
+                break
+            table = inner
+        else:
             table.pop(key[-1], None)
     return kept

@@ -16,6 +16,8 @@ from mta.config import fields
 from mta.config.fields import Endpoint, IpNetwork
 from mta.model.door import Door
 from mta.model.envelope import MailClass
+from mta.policy.clients import ClientRule
+from mta.policy.rates import Rate
 from mta.policy.schedule import DEFAULTS, RetryPolicy
 from mta.ports import Timeouts
 
@@ -43,6 +45,10 @@ def _secret_file(value: object, info: ValidationInfo) -> str:
     return fields.secret_file(value, _base(info))
 
 
+def _file_path(value: object, info: ValidationInfo) -> Path:
+    return fields.file_path(value, _base(info))
+
+
 def _base(info: ValidationInfo) -> Path:
     """The folder that relative paths count from."""
     return Path((info.context or {}).get("base", ""))
@@ -65,10 +71,14 @@ Nameserver = Annotated[Endpoint, PlainValidator(fields.nameserver)]
 AliasName = Annotated[str, PlainValidator(fields.alias_name)]
 Addresses = Annotated[tuple[str, ...], PlainValidator(fields.addresses)]
 SpoolPath = Annotated[Path, PlainValidator(_spool_path)]
+FilePath = Annotated[Path, PlainValidator(_file_path)]
 SocketPath = Annotated[Path, PlainValidator(_socket_path)]
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 CountOrZero = Annotated[int, Field(ge=0, le=1_000_000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Amount = Annotated[tuple[int, float], PlainValidator(fields.rate)]
+SenderDomain = Annotated[str, PlainValidator(fields.sender_domain)]
+UserName = Annotated[str, PlainValidator(fields.user_name)]
 Hold = Annotated[float, PlainValidator(fields.hold)]
 
 
@@ -107,6 +117,41 @@ class SubmissionTls(Table):
     required: bool = False
 
 
+class Client(Table):
+    """`[[submission.client]]`: a rule for whom `user` and `network` fit, as far as they are given. The bursts are how much
+    may come at once; None: as much as the rate's number."""
+
+    user: UserName | None = None
+    network: Network | None = None
+    sender_domains: Annotated[tuple[SenderDomain, ...], BeforeValidator(_sequence), Field(min_length=1)] | None = None
+    null_sender: bool = True
+    messages: Amount | None = None
+    burst: Count | None = None
+    recipients: Amount | None = None
+    recipients_burst: Count | None = None
+    highest_class: Literal["urgent", "normal", "bulk"] = "urgent"
+    max_message_size: Size | None = None
+    max_recipients: Count | None = None
+
+    @property
+    def rule(self) -> ClientRule:
+        return ClientRule(
+            user=self.user or "",
+            network=self.network,
+            sender_domains=self.sender_domains or (),
+            null_sender=self.null_sender,
+            messages=_rate(self.messages, self.burst),
+            recipients=_rate(self.recipients, self.recipients_burst),
+            highest_class=MailClass[self.highest_class.upper()],
+            max_message_size=self.max_message_size,
+            max_recipients=self.max_recipients,
+        )
+
+
+def _rate(amount: tuple[int, float] | None, burst: int | None) -> Rate | None:
+    return Rate(*amount, burst or amount[0]) if amount else None
+
+
 class Submission(Table):
     listen: Annotated[tuple[ListenDoor, ...], BeforeValidator(_sequence), Field(min_length=1)] = (Door("127.0.0.1", 2525),)
     socket_mode: FileMode = 0o660
@@ -125,6 +170,9 @@ class Submission(Table):
     message_id_window: DurationOrZero = 0.0
     max_hold: Hold = 60 * 86400.0
     deliver_by: Literal["strict", "handover"] = "strict"
+    users_file: FilePath | None = None
+    i_know_this_is_an_open_relay: bool = False
+    client: Annotated[tuple[Client, ...], BeforeValidator(_sequence)] = ()
 
 
 class Interval(Table):

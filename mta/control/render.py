@@ -161,6 +161,8 @@ def _show(document: Json) -> Iterable[str]:
 
 def _facts(document: Json) -> Iterable[tuple[str, object]]:
     yield "from", document["sender"] or "<> (a bounce or report)"
+    if document.get("submitter"):
+        yield "submitter", document["submitter"]
     yield "Message-ID", document["message_id"] or "none"
     if document["idempotency_key"]:
         yield "key", document["idempotency_key"]

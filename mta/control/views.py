@@ -48,6 +48,7 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "priority": view.priority,
         "ret": view.ret or None,
         "envid": view.envid or None,
+        "submitter": view.submitter or None,
     }
 
 

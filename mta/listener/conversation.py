@@ -2,8 +2,8 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 6531;
-RFC 6710 section 3.
+RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954
+sections 3 and 4; RFC 6531; RFC 6710 section 3.
 """
 
 import re
@@ -11,17 +11,23 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from mta.listener import auth
+from mta.listener.gate import Permit
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.reply import Reply
+from mta.model.text import safe_text
 from mta.policy.acceptance import forward_path, mail
+from mta.policy.clients import AUTH_REQUIRED, welcome
 from mta.policy.commands import is_utf8_request, shown
 from mta.policy.requests import announced_hold
 
 JUNK_LIMIT = 20
 """Unrecognized commands after which a session is ended (RFC 5321 section 7.8)."""
 
+_NAME_SHOWN = 64
+"""Characters of a name that failed."""
 _PRINTABLE = re.compile(r"[\t -~]*\Z")
 _HELLO = Reply(250, None, "")
 _BYE = Reply(221, "2.0.0", "Bye")
@@ -43,6 +49,7 @@ class Next(Enum):
     LISTEN = "more commands; the answer may wait for theirs"
     FLUSH = "more commands; the answer may not wait"
     CONTENT = "354 and the content"
+    VERIFY = "the verdict on credentials"
     CLOSE = "the end"
     TLS = "220 and the handshake"
 
@@ -58,31 +65,53 @@ class Answer(NamedTuple):
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
     leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch. `secure`: inside TLS; `user` is who
-    authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC 3207)."""
+    authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC 3207). `credentials` are what was said to AUTH,
+    until `judged`."""
 
     def __init__(
         self,
-        settings: ListenerSettings,
+        permit: Permit,
         now: Callable[[], float],
         *,
         is_barred: bool,
         secure: bool = False,
         offers_tls: bool = False,
     ) -> None:
-        self._settings = settings
+        self._permit = permit
+        self._settings = permit.settings
         self._now = now
         self._is_barred = is_barred
         self._junk = 0
         self.secure, self.user = secure, ""
         self._offers_tls = offers_tls and not secure
+        self._exchange: auth.Exchange | None = None
+        self.credentials: auth.Credentials | None = None
+        self.failures = 0
         self.hello = ""
         self.extended = False
         self.transaction = Transaction()
 
-    def hear(self, line: bytes | None) -> Answer:
-        """The answer to a command line without its CRLF; None is one that was too long."""
+    @property
+    def settings(self) -> ListenerSettings:
+        """Those for this client."""
+        return self._settings
+
+    @property
+    def may_submit(self) -> bool:
+        """Whether it is trusted where it is, or has authenticated."""
+        return self._permit.trusted or bool(self.user)
+
+    @property
+    def answers_auth(self) -> bool:
+        """Whether the next line is no command."""
+        return self._exchange is not None
+
+    def hear(self, line: bytes | None, cut: bytes = b"") -> Answer:
+        """The answer to a command line without its CRLF; None is one that was too long, and began with `cut`."""
+        if self._exchange is not None:
+            return self._step(self._exchange.hear(line))
         if line is None:
-            return self._count_junk(_TOO_LONG)
+            return self._count_junk(auth.TOO_LONG if cut.upper() == b"AUTH " else _TOO_LONG)
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None or "\0" in rest:
@@ -113,6 +142,8 @@ class Conversation:
         extensions += ["DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         if self._offers_tls:
             extensions.append("STARTTLS")
+        if self._offers_auth and not self.user:
+            extensions.append(f"AUTH {' '.join(auth.MECHANISMS)}")
         return self._greet(argument, extensions)
 
     def _helo(self, argument: str) -> Answer:
@@ -159,24 +190,79 @@ class Conversation:
         self.hello, self.extended, self.user = "", False, ""
         self.reset()
 
+    # ------------------------------------------------ who it is
+    @property
+    def _offers_auth(self) -> bool:
+        return self.secure and bool(self._settings.users)
+
+    def _auth(self, argument: str) -> Answer:
+        if not self._settings.users:
+            return self._count_junk(_UNRECOGNIZED)
+        if refusal := self._auth_refusal(argument):
+            return Answer(wire(refusal), Next.FLUSH)
+        begun = auth.begin(argument)
+        if isinstance(begun, Reply):
+            return Answer(wire(begun), Next.FLUSH)
+        self._exchange, step = begun
+        return self._step(step)
+
+    def _auth_refusal(self, argument: str) -> Reply | None:
+        if not self.extended:
+            return Reply(503, "5.5.1", "Send EHLO first")
+        if self.user:
+            return Reply(503, "5.5.1", "Already authenticated")
+        if self.transaction.reverse_path is not None:
+            return Reply(503, "5.5.1", "Not within a transaction")
+        return auth.ENCRYPTION_REQUIRED if not self.secure and auth.names_password_mechanism(argument) else None
+
+    def _step(self, step: auth.Step) -> Answer:
+        if isinstance(step, auth.Credentials):
+            self._exchange, self.credentials = None, step
+            return Answer(b"", Next.VERIFY)
+        if step.code != 334:
+            self._exchange = None
+        return Answer(wire(step), Next.FLUSH)
+
+    def judged(self, verdict: Reply) -> Answer:
+        """The answer to `credentials` of which `verdict` is known."""
+        name = safe_text(self.credentials.user if self.credentials else "", _NAME_SHOWN)
+        self.credentials = None
+        if verdict is auth.AUTHENTICATED:
+            self.user = name
+            self._permit.become(name)
+            self._settings = self._permit.settings
+            return Answer(wire(verdict), Next.FLUSH)
+        self.failures += verdict.code in (421, 535)
+        if self.failures >= auth.FAILURES_LIMIT:
+            verdict = Reply(421, "4.7.0", f"{self._settings.hostname} Too many failed authentications")
+        then = Next.CLOSE if verdict.code == 421 else Next.FLUSH
+        return Answer(wire(verdict), then, refused=(verdict, f"AUTH as {name}"))
+
     # ------------------------------------------------ transaction
     def _mail(self, argument: str) -> Answer:
         if not self.hello:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
+        if not self.may_submit:
+            return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {argument}"))
         now = self._now()
-        heard = mail(argument, self._settings, extended=self.extended, now=now)
+        heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
+        if not isinstance(heard, Reply):
+            heard = self._permit.mail_refusal(heard.reverse_path, now) or heard
         if isinstance(heard, Reply):
             return Answer(wire(heard), refused=(heard, f"MAIL {shown(argument)}"))
-        self.transaction = Transaction(heard.reverse_path, heard.requests, now, dsn=heard.dsn)
-        return Answer(b"250 2.1.0 Ok\r\n")
+        highest = self._permit.highest
+        self.transaction = Transaction(heard.reverse_path, heard.requests, now, dsn=heard.dsn, highest=highest)
+        return Answer(wire(welcome(heard.requests.priority, highest)))
 
     def _rcpt(self, argument: str) -> Answer:
         if self.transaction.reverse_path is None:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
         utf8 = self.transaction.requests.utf8
         recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
+        if not isinstance(recipient, Reply):
+            recipient = self._permit.recipient_refusal(self._now()) or recipient
         if not isinstance(recipient, Reply):
             refusal = self.transaction.add(recipient, self._settings.max_recipients)
             return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
@@ -201,6 +287,7 @@ class Conversation:
 _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "EHLO": Conversation._ehlo,
     "HELO": Conversation._helo,
+    "AUTH": Conversation._auth,
     "MAIL": Conversation._mail,
     "RCPT": Conversation._rcpt,
     "DATA": Conversation._data,

@@ -11,6 +11,9 @@ CHUNK = 64 * 1024
 """Octets of content that are read at once."""
 LINE_LIMIT = 4096
 """Octets of a command line with its CRLF."""
+AUTH_LINE_LIMIT = 12288
+"""The same of AUTH, and of what is answered to its challenges (RFC 4954 section 4)."""
+_AUTH = b"AUTH "
 
 
 class Inbox(asyncio.StreamReader):
@@ -18,6 +21,8 @@ class Inbox(asyncio.StreamReader):
     clears it at STARTTLS, so a buffer of our own would not do."""
 
     _buffer: bytearray
+    cut = b""
+    """How the line began that was too long."""
 
     def has_line(self) -> bool:
         return b"\r\n" in self._buffer
@@ -32,14 +37,19 @@ class Inbox(asyncio.StreamReader):
         """Reads from another transport than before. `_transport` is CPython's, as `_buffer`."""
         self._transport = transport
 
-    async def line(self) -> bytes | None:
+    async def line(self, *, answers_auth: bool = False) -> bytes | None:
         """The next command line without its CRLF, None for one that was too long. Raises IncompleteReadError at the end."""
         too_long = False
         while True:
             try:
                 line = await self.readuntil(b"\r\n")
             except asyncio.LimitOverrunError as overrun:
-                await self.readexactly(overrun.consumed)
+                thrown_away = await self.readexactly(overrun.consumed)
+                self.cut = self.cut if too_long else thrown_away[: len(_AUTH)]
                 too_long = True
                 continue
-            return None if too_long or len(line) > LINE_LIMIT else line[:-2]
+            if too_long:
+                return None
+            self.cut = line[: len(_AUTH)]
+            is_long = answers_auth or self.cut.upper() == _AUTH
+            return None if len(line) > (AUTH_LINE_LIMIT if is_long else LINE_LIMIT) else line[:-2]

@@ -17,6 +17,7 @@ from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
 from mta.policy.fingerprint import fingerprint
+from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
@@ -99,6 +100,8 @@ class Intake:
         if refusal := await self._refusal(prepared, settings):
             return refusal
         content.replace_prefix(prepared.length, prepared.by)
+        if prepared.wish.asked is not None:
+            self._tell_lowered(arrival, prepared.wish, client)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
 
     async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
@@ -134,6 +137,7 @@ class Intake:
             at=now,
             requests=transaction.requests,
             began_at=transaction.began_at,
+            highest=transaction.highest,
         )
 
     async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
@@ -146,6 +150,11 @@ class Intake:
             return _answer(earlier)
         self.tell_accepted(message, str(client))
         return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
+
+    def _tell_lowered(self, arrival: trace.Arrival, wish: Wish, client: Client) -> None:
+        asked = wish.asked.label if wish.asked is not None else ""
+        what = f"class {asked} of {arrival.queue_id} was lowered to {wish.mail_class.label}"
+        self._observer(Trouble("info", what, f"by the rule for {client.user or client}"))
 
     def tell_accepted(self, message: NewMessage, client: str) -> None:
         self._observer(_accepted(message, client))
@@ -161,15 +170,15 @@ class Intake:
         return Reply(451, "4.3.0", f"Internal trouble, try again later (error {error_id})")
 
     def _refused(self, reply: Reply, client: Client) -> Reply:
-        self.turned_away(str(client), reply, "content")
+        self.turned_away(str(client), reply, "content", client.user)
         return reply
 
     def closed(self, client: str, why: str) -> None:
         """A client that nothing can be replied to."""
         self._observer(Refused(client, why, "connection"))
 
-    def turned_away(self, client: str, reply: Reply, reason: str) -> None:
-        self._observer(Refused(client, str(reply), reason))
+    def turned_away(self, client: str, reply: Reply, reason: str, user: str = "") -> None:
+        self._observer(Refused(client, str(reply), reason, user))
 
 
 def _message(
@@ -209,6 +218,7 @@ def _message(
         ret=transaction.dsn.ret,
         envid=transaction.dsn.envid,
         utf8=not (prepared.by.isascii() and (transaction.reverse_path or "").isascii()),
+        scope=arrival.user,  # two users' keys are two keys
     )
 
 
@@ -245,6 +255,7 @@ def _accepted(message: NewMessage, client: str) -> Accepted:
         mail_class=message.mail_class.label,
         kind=message.kind,
         client=client,
+        user=message.submitter,
         deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
         not_before=message.not_before,
     )

@@ -10,14 +10,17 @@ that is ours is told: 221, 421 (sections 3.8 and 4.1.1.10).
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 
 from aiosmtpd.smtp import SMTP
 from aiosmtpd.smtp import Session as AiosmtpdSession
 
+from mta.listener.auth import UNAVAILABLE
 from mta.listener.content import ContentDecoder
 from mta.listener.conversation import Answer, Conversation, Next
+from mta.listener.gate import Gate
 from mta.listener.inbox import BUFFER_LIMIT, CHUNK, Inbox
 from mta.listener.intake import Client, Intake
 from mta.listener.origin import Origin, origin
@@ -31,6 +34,10 @@ LINGER = 10.0
 """Seconds that a client has to take our last reply before the connection is cut."""
 BARRED_TIMEOUT = 30.0
 """Seconds without progress for a client that may not submit."""
+STRANGER_TIMEOUT = 60.0
+"""The same for a client that may submit once it has authenticated."""
+FIRST_DELAY = 1.0
+"""Seconds for which a client waits that has failed to authenticate; the next time it is twice as long."""
 REPLIES_LIMIT = 16 * 1024
 """Octets of replies that wait for each other; then other sessions get their turn."""
 
@@ -50,6 +57,7 @@ class SubmissionSession(SMTP):
         self,
         settings: ListenerSettings,
         intake: Intake,
+        gate: Gate,
         opened: Callable[["SubmissionSession", Client], Reply | None],
         ended: Callable[["SubmissionSession"], None],
         loop: asyncio.AbstractEventLoop,
@@ -63,6 +71,8 @@ class SubmissionSession(SMTP):
         self.transport: asyncio.BaseTransport | None = None
         self._settings = settings
         self._intake = intake
+        self._gate = gate
+        self._over = asyncio.Event()
         self._opened, self._ended = opened, ended
         self._timeout_duration = settings.timeout
         self._timeout_handle: asyncio.TimerHandle | None = None
@@ -70,6 +80,7 @@ class SubmissionSession(SMTP):
         self._replies = bytearray()
         self._origin = origin
         self._receives_content = self._commits = self._drains = self._ends = self._is_in_handshake = False
+        self._verifies = False
 
     # ------------------------------------------------ the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -78,8 +89,11 @@ class SubmissionSession(SMTP):
         self._origin = self._origin or origin(transport)
         self._peer, self._local = self._origin.peer, self._origin.local
         greeting = self._opened(self, Client(self._peer, "", extended=False, local=self._local))
+        permit = self._gate.permit(
+            self._settings, self._peer, trusted=bool(self._local) or self._settings.admits(self._peer)
+        )
         self._conversation = Conversation(
-            self._settings,
+            permit,
             self._intake.now,
             is_barred=greeting is not None,
             secure=transport.get_extra_info("sslcontext") is not None,
@@ -87,6 +101,8 @@ class SubmissionSession(SMTP):
         )
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
+            if not permit.trusted:
+                self._timeout_duration = min(self._timeout_duration, STRANGER_TIMEOUT)
         else:
             self._timeout_duration = min(self._timeout_duration, BARRED_TIMEOUT)
         self._replies += wire(greeting)
@@ -107,6 +123,7 @@ class SubmissionSession(SMTP):
             self._timeout_handle.cancel()
         super(SMTP, self).connection_lost(error and ConnectionResetError(str(error)))
         self.transport = None
+        self._over.set()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
         """Progress was made. The timer is not touched: it looks at the time of progress when it rings."""
@@ -114,10 +131,14 @@ class SubmissionSession(SMTP):
 
     def _timeout_cb(self) -> None:
         left = self._progress_at + self._timeout_duration - self.loop.time()
-        if left <= 0 and not self._commits:
+        if left <= 0 and not self._commits and not self._verifies:
             self.dismiss(*_IDLE)
         elif not self._ends:
             self._timeout_handle = self.loop.call_later(max(left, 0) or self._timeout_duration, self._timeout_cb)
+
+    @property
+    def may_submit(self) -> bool:
+        return self._conversation.may_submit
 
     # ------------------------------------------------ the end
     def drain(self) -> None:
@@ -147,6 +168,7 @@ class SubmissionSession(SMTP):
         if self._ends:
             return
         self._ends = True
+        self._over.set()
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         self._writer.close()
@@ -168,12 +190,14 @@ class SubmissionSession(SMTP):
 
     async def _converse(self) -> None:
         while not self._ends:
-            line = await self._inbox.line()
+            line = await self._inbox.line(answers_auth=self._conversation.answers_auth)
             self._reset_timeout()
             answer = self._answer(line)
+            if answer.then is Next.VERIFY:
+                answer = await self._verified()
             self._replies += answer.octets
             if answer.refused is not None:
-                self._intake.turned_away(str(self._client()), *answer.refused)
+                self._intake.turned_away(str(self._client()), *answer.refused, self._conversation.user)
             if answer.then is Next.CONTENT:
                 await self._receive()
             if answer.then is Next.TLS and not await self._start_tls():
@@ -187,10 +211,31 @@ class SubmissionSession(SMTP):
 
     def _answer(self, line: bytes | None) -> Answer:
         try:
-            return self._conversation.hear(line)
+            return self._conversation.hear(line, self._inbox.cut)
         except Exception as error:
             self._conversation.reset()
             return Answer(wire(self._intake.trouble(error)), Next.FLUSH)
+
+    async def _verified(self) -> Answer:
+        """The answer to credentials. A wrong guess makes the client wait, and nobody else."""
+        conversation, credentials = self._conversation, self._conversation.credentials
+        self._verifies = True
+        try:
+            verdict = UNAVAILABLE if credentials is None else await self._gate.judge(credentials, self._settings, self._peer)
+            answer = conversation.judged(verdict)
+            if conversation.user:
+                self._timeout_duration = self._settings.timeout
+            if answer.refused is not None and verdict is not UNAVAILABLE:
+                await self._pause(FIRST_DELAY * 2 ** (conversation.failures - 1))
+        finally:
+            self._verifies = False
+            self._reset_timeout()
+        return answer
+
+    async def _pause(self, seconds: float) -> None:
+        """Not beyond the session's end."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
 
     async def _flush(self) -> None:
         if not self._replies or self._ends:
@@ -269,7 +314,7 @@ class SubmissionSession(SMTP):
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
         """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was
         dismissed, before that."""
-        decoder = ContentDecoder(content, self._settings.max_message_size, self._settings.bare_newlines)
+        decoder = ContentDecoder(content, self._conversation.settings.max_message_size, self._settings.bare_newlines)
         self._replies += _GO_AHEAD
         try:
             await self._flush()

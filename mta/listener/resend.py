@@ -69,6 +69,7 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
         warn_at=schedule.warn_at(now) if view.reverse_path else None,
         key=key,
         scope=view.scope,
+        submitter=view.submitter,
         fingerprint=fingerprint(
             view.reverse_path,
             (parse_address(it.original or it.address, utf8=True).key for it in recipients),

@@ -1,9 +1,10 @@
 """The submission listener: where it listens, who may come in, how it stops.
 
 Rules: a client too many hears 421 and may come again; one that may not submit hears 554 (RFC 5321 sections 3.1 and 3.8;
-the interface's `allow`). On stop nobody new comes in, idle sessions hear 421, content on its way may arrive until the
-deadline, and a commit that has begun is answered (section 3.8: 421 stands for a message that was not taken). Who has to
-bring a PROXY header or TLS first, and is one too many, is closed: no reply would be understood.
+the interface's `allow`), unless there are users: it may be one of them (RFC 6409 section 4.3). On stop nobody new comes
+in, idle sessions hear 421, content on its way may arrive until the deadline, and a commit that has begun is answered
+(section 3.8: 421 stands for a message that was not taken). Who has to bring a PROXY header or TLS first, and is one too
+many, is closed: no reply would be understood.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mta.listener.entrance import Entrance
+from mta.listener.gate import Gate
 from mta.listener.intake import Client, Intake
 from mta.listener.origin import Origin
 from mta.listener.protocol import SubmissionSession
@@ -22,11 +24,13 @@ from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
 from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
-from mta.ports import Clock, Entropy, Observer
+from mta.ports import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 from mta.unix_socket import UnixSocket, listening
 
 BACKLOG = 512
+STRANGERS_SHARE = 2
+"""One in so many sessions may be with clients that have yet to authenticate."""
 GRACE = 2.0
 """Seconds for last replies and running commits when a stop's deadline has passed."""
 
@@ -69,11 +73,19 @@ class Listener:
     door."""
 
     def __init__(
-        self, settings: ListenerSettings, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, listen: Listen
+        self,
+        settings: ListenerSettings,
+        spool: Spool,
+        clock: Clock,
+        entropy: Entropy,
+        observer: Observer,
+        listen: Listen,
+        passwords: Passwords | None = None,
     ) -> None:
         self.settings = settings
         self._spool = spool
         self._intake = Intake(spool, clock, entropy, observer)
+        self._gate = Gate(passwords, clock.now, self._intake.trouble)
         self._listen = listen
         self._servers: list[tuple[Door, ListeningServer]] = []
         self._files: list[UnixSocket] = []
@@ -168,7 +180,7 @@ class Listener:
 
     def _session(self, origin: Origin | None = None) -> SubmissionSession:
         loop = asyncio.get_running_loop()
-        return SubmissionSession(self.settings, self._intake, self._admit, self._gone, loop, origin)
+        return SubmissionSession(self.settings, self._intake, self._gate, self._admit, self._gone, loop, origin)
 
     def _entered(self, entrance: Entrance) -> bool:
         self._entering[entrance] = None
@@ -195,7 +207,16 @@ class Listener:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
         if self.sessions >= self.settings.max_connections:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
-        return None if client.local or self.settings.admits(client.peer) else _BARRED
+        if client.local or self.settings.admits(client.peer):
+            return None
+        return self._stranger_refusal() if self.settings.users else _BARRED
+
+    def _stranger_refusal(self) -> Reply | None:
+        """Those who have not authenticated may not take all the places from those who may submit."""
+        strangers = sum(not session.may_submit for session in self._sessions)
+        if strangers < max(self.settings.max_connections // STRANGERS_SHARE, 1):
+            return None
+        return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
 
 
 def _place(door: Door, name: object) -> Door:

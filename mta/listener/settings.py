@@ -3,12 +3,13 @@
 import ipaddress
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
 from mta.policy.acceptance import Locals
+from mta.policy.clients import ClientRule
 from mta.policy.networks import plain
 from mta.policy.schedule import RetryPolicy
 
@@ -24,7 +25,8 @@ class ListenerSettings:
     class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
     known by its Message-ID, 0: not at all. `max_hold`: the longest hold, in seconds from MAIL; `strict_deliver_by`: BY=n;R
     is kept as RFC 2852 says, else it means handing over in time. `tls`: our certificate, if there is one; `tls_required`: no
-    mail in clear where STARTTLS is offered; `proxies`: from where connections begin with a PROXY header."""
+    mail in clear where STARTTLS is offered; `proxies`: from where connections begin with a PROXY header. `users` has the
+    password's hash of each name; `clients` are the rules for some of them."""
 
     hostname: str
     locals: Locals
@@ -43,6 +45,8 @@ class ListenerSettings:
     tls: ssl.SSLContext | None = None
     tls_required: bool = False
     proxies: tuple[IpNetwork, ...] = ()
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clients: tuple[ClientRule, ...] = ()
 
     def admits(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.allow)

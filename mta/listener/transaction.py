@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
+from mta.policy.clients import HIGHEST_PRIORITY
 from mta.policy.dsn_request import NOTHING, MailAsks, together
 from mta.policy.requests import NO_REQUESTS, Requests
 
@@ -12,13 +13,15 @@ from mta.policy.requests import NO_REQUESTS, Requests
 @dataclass(slots=True)
 class Transaction:
     """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests` and
-    what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several."""
+    what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several; `highest` is the highest
+    priority that is allowed."""
 
     reverse_path: str | None = None
     requests: Requests = NO_REQUESTS
     began_at: float = 0.0
     sole: str | None = None
     dsn: MailAsks = NOTHING
+    highest: int = HIGHEST_PRIORITY
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
 
     def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:

@@ -24,6 +24,8 @@ class Accepted:
     deliver_by: float | None = None
     not_before: float | None = None
     """Seconds since the epoch: the deadline and the release, where there are such."""
+    user: str = ""
+    """Who authenticated, "" nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Refused:
     client: str
     reply: str
     reason: str
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

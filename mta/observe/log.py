@@ -165,7 +165,7 @@ def _details(fact: Fact) -> Pairs:
         case Repeated():
             return _repeated(fact)
         case Refused():
-            return ("client", fact.client), ("reply", fact.reply), ("reason", fact.reason)
+            return ("client", fact.client), ("user", fact.user), ("reply", fact.reply), ("reason", fact.reason)
         case Reported():
             return _reported(fact)
         case Ordered():
@@ -185,6 +185,7 @@ def _accepted(fact: Accepted) -> Pairs:
         ("class", fact.mail_class),
         ("kind", fact.kind),
         ("client", fact.client),
+        ("user", fact.user),
         ("deliver_by", _moment(fact.deliver_by)),
         ("not_before", _moment(fact.not_before)),
     )

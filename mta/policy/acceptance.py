@@ -16,6 +16,7 @@ from typing import Protocol
 from mta.model.address import Address, AddressError, Flaw, parse_address, parse_literal, strip_source_route
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
+from mta.policy.clients import without_auth
 from mta.policy.commands import BAD_PARAMETER, PathArgument, decoded, parse_path_argument
 from mta.policy.dsn_request import NOTHING, OF_MAIL, OF_RCPT, MailAsks, mail_asks, rcpt_asks
 from mta.policy.networks import Standing, standing
@@ -107,9 +108,11 @@ class ForwardPath:
     recipients: tuple[NewRecipient, ...]
 
 
-def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | Reply:
+def mail(argument: str, rules: Rules, *, extended: bool, now: float, offers_auth: bool = False) -> Mail | Reply:
     """What the argument of MAIL says, or why it is refused. `extended`: after EHLO; `now`: seconds since the epoch."""
     parsed = parse_path_argument(argument, "FROM:", "5.1.7")
+    if offers_auth and not isinstance(parsed, Reply):
+        parsed = without_auth(parsed)
     if isinstance(parsed, Reply):
         return parsed
     if refusal := _mail_refusal(parsed, rules, extended):

@@ -67,7 +67,7 @@ NO_REQUESTS = Requests()
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Of parameters and fields together. `past` is the field whose instant lies behind MAIL, "" for none: a refusal, but
-    for an email that is here already."""
+    for an email that is here already. `asked` is the class that was asked for and may not be used, None: there is none."""
 
     priority: int | None = None
     mail_class: MailClass = MailClass.NORMAL
@@ -75,6 +75,7 @@ class Wish:
     not_before: float | None = None
     hold_request: str = ""
     past: str = ""
+    asked: MailClass | None = None
 
 
 def class_of(priority: int) -> MailClass:

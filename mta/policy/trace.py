@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from mta.model.address import AddressError, IpAddress, check_domain
 from mta.model.reply import Reply
 from mta.policy import header
+from mta.policy.clients import HIGHEST_PRIORITY, lowered
 from mta.policy.compose import date_time
 from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
@@ -45,7 +46,8 @@ class Arrival:
     """How a message came in. `hello` is what the client said in EHLO or HELO, inside TLS if `secure`, authenticated as
     `user` ("": not at all); `peer` its address (None: not known), `local`: at a unix socket; `sole`
     the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
-    Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`."""
+    Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`; a priority
+    beyond `highest` is lowered to it."""
 
     hello: str
     extended: bool
@@ -59,6 +61,7 @@ class Arrival:
     secure: bool = False
     user: str = ""
     local: bool = False
+    highest: int = HIGHEST_PRIORITY
 
     @property
     def protocol(self) -> str:
@@ -84,7 +87,7 @@ def prepare(start: bytes, arrival: Arrival, *, complete: bool, max_hold: float) 
     `header.LIMIT` octets), or why it is refused. `max_hold`: seconds for which it may be held back."""
     try:
         section = header.read_section(start, complete=complete, utf8=arrival.requests.utf8)
-        wanted = wish(section, arrival.requests, arrival.began_at, max_hold)
+        wanted = lowered(wish(section, arrival.requests, arrival.began_at, max_hold), arrival.highest)
         controls = read_controls(section)
     except HeaderError as error:
         return error.reply
@@ -139,7 +142,8 @@ def received(arrival: Arrival) -> bytes:
     """The trace field (RFC 5321 section 4.4), folded. It names no recipient that would make it more than ASCII: the header
     section would need SMTPUTF8 on its account alone."""
     recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole and arrival.sole.isascii() else ""
-    priority = f"\r\n\tPRIORITY {arrival.requests.priority}" if arrival.requests.priority is not None else ""
+    asked = arrival.requests.priority
+    priority = f"\r\n\tPRIORITY {min(asked, arrival.highest)}" if asked is not None else ""
     return (
         f"Received: from {hello_name(arrival.hello)} ({_place(arrival)})\r\n"
         f"\tby {arrival.hostname} with {arrival.protocol} id {arrival.queue_id}{recipient}{priority};\r\n"

@@ -29,7 +29,8 @@ class Shell:
         self.config.write_text(f'[control]\nsocket = "{folder}/c.sock"\n[spool]\nurl = "sqlite:{folder}/spool.db"\n')
 
     def run(self, *words: str, stdin: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-        bare = {"PATH": os.environ["PATH"], "HOME": "/home/ann", "PYTHONUTF8": "1"}
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        bare = {**kept, "HOME": "/home/ann", "PYTHONUTF8": "1"}
         return subprocess.run(
             [MTA, *words],
             capture_output=True,

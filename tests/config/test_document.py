@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mta.config.document import read_document
+from mta.config.document import Document, read_document
 from mta.config.problems import ConfigError
 
 TEXT = '''\
@@ -43,7 +44,10 @@ def test_each_key_has_the_line_it_begins_in(tmp_path: Path) -> None:
         ("t", "u", "z"): 13,
         ("t", "u", "w", "x"): 14,
         ("many",): 16,
-        ("many", "m"): 17,
+        ("many", 0): 16,
+        ("many", 0, "m"): 17,
+        ("many", 1): 18,
+        ("many", 1, "m"): 19,
     }
 
 
@@ -65,3 +69,21 @@ def test_any_text_is_read_or_refused_as_a_configuration_error(tmp_path: Path, te
     except ConfigError as error:
         lines = [problem.line for problem in error.problems]
     assert all(0 <= line <= text.count("\n") + 1 for line in lines)
+
+
+def document(folder: Path, text: str) -> Document:
+    (folder / "x.toml").write_text(text)
+    return read_document(folder / "x.toml")
+
+
+def test_B52_several_tables_of_a_name_have_lines_of_their_own(tmp_path: Path) -> None:
+    text = '[[submission.client]]\nuser = "a"\n[[submission.client]]\nnull_sender = true\nuser = "b"\n'
+    found = document(tmp_path, text)
+    assert [found.line(("submission", "client", number, "user")) for number in (0, 1)] == [2, 5]
+    assert found.line(("submission", "client")) == 1
+    with pytest.raises(ConfigError) as caught:
+        document(tmp_path, text + "user = x\n")
+    assert [str(it) for it in caught.value.problems] == ["submission.client.user: is given twice, first in line 5"]
+    with pytest.raises(ConfigError) as caught:
+        document(tmp_path, text + "burst = x\n")
+    assert [it.line for it in caught.value.problems] == [6], "the name that both have is not the mistake"

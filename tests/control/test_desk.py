@@ -109,6 +109,12 @@ async def test_a_deadline_and_a_release_are_shown(desk: Desk, mail: Mailroom) ->
     assert document["recipients"][0]["next_attempt_at"] == document["not_before"]
 
 
+async def test_who_authenticated_is_shown(desk: Desk, mail: Mailroom) -> None:
+    named, unnamed = await mail.accept(submitter="shop"), await mail.accept()
+    assert (await do(desk, "show", named))["submitter"] == "shop"
+    assert (await do(desk, "show", unnamed))["submitter"] is None
+
+
 async def test_what_is_scheduled_is_listed_alone(desk: Desk, mail: Mailroom, present: Present) -> None:
     """Until its release, or until a person wants it sent now; its age counts from its release."""
     await mail.accept("ann@example.org")

@@ -75,6 +75,11 @@ async def test_when_a_message_is_to_be_sent_is_told(desk: Desk, mail: Mailroom) 
     } <= set(shown)
 
 
+async def test_who_authenticated_is_told(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.accept(submitter="shop")
+    assert "  submitter   shop" in (await text(desk, "show", queue_id)).splitlines()
+
+
 async def test_show_tells_the_story(desk: Desk, mail: Mailroom) -> None:
     queue_id = await mail.accept("ann@example.org")
     await mail.settle("example.org", Event.DEFERRED, Reply(451, "4.7.1", "greylisted"), next_attempt_at=NOW)

@@ -97,6 +97,8 @@ def test_a_settled_recipient_as_json():
             Accepted(QID, "", "<1@x>", "a@b", 1, 9, "urgent", "mail", "::1", AT + 60, AT + 1),
             "client=::1 deliver_by=2026-01-02T03:05:05.678Z not_before=2026-01-02T03:04:06.678Z",
         ),
+        (Accepted(QID, "", "<1@x>", "a@b", 1, 9, "normal", "mail", "::1", user="shop"), "client=::1 user=shop"),
+        (Refused("::1", "535 5.7.8", "AUTH as x", "shop"), 'client=::1 user=shop reply="535 5.7.8" reason="AUTH as x"'),
         (Refused("192.0.2.9", "554 5.6.0", "a=b"), 'event=refused client=192.0.2.9 reply="554 5.6.0" reason="a=b"'),
         (
             Reported("06DSN0000000000A", QID, "dsn", "shop@example.com", 1),

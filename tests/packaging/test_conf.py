@@ -11,6 +11,7 @@ ENVIRON = {"HOME": "/home/ann"}
 WITHOUT_DEFAULT = {"hostname", "postmaster", "spool.url", "control.socket", "alerts.webhook"} | {
     "submission.tls.certificate",
     "submission.tls.key",
+    "submission.users_file",
 }
 """What stands there is an example."""
 

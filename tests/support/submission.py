@@ -112,7 +112,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
+async def bench(spool: Any = None, host: str = "127.0.0.1", passwords: Any = None, **changes: Any):
     spool = spool or MemorySpool()
     facts: list[Fact] = []
     clock = FixedClock()
@@ -123,6 +123,7 @@ async def bench(spool: Any = None, host: str = "127.0.0.1", **changes: Any):
         SeededEntropy(),
         facts.append,
         listen,
+        passwords,
     )
     await listener.start([Door(host, 0)])
     try:

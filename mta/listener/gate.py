@@ -1,0 +1,109 @@
+"""Who a client is to us, and what it may do: what the sessions share of it, and each one's part.
+
+Rules: a name that is not known costs as much time as a wrong password. Failures are counted by the client's address (an
+IPv6 client's by its /64), over all its sessions: one that has used up its share is not listened to for a while. What
+can't be decided for a reason of our own is transient. RFC 4954 sections 4, 6 and 9; RFC 6409 sections 3.2 and 4.3.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import replace
+
+from mta.listener.auth import AUTHENTICATED, REFUSED, UNAVAILABLE, Credentials
+from mta.listener.settings import ListenerSettings
+from mta.model.address import IpAddress
+from mta.model.reply import Reply
+from mta.policy.clients import ANYTHING, rule_for, too_often
+from mta.policy.rates import Buckets, Rate
+from mta.ports import Passwords
+
+FAILURES = Rate(amount=10, period=600.0, burst=10)
+"""Failed authentications of one address."""
+ADDRESSES = 10_000
+"""Whose failures are remembered at a time."""
+RULES = 10_000
+"""Rates that are kept at a time, over all reloads."""
+
+_LOCKED_OUT = "Too many failed authentications from your address, try again later"
+
+
+class Gate:
+    """Shared by all sessions. `now` is the wall clock, seconds since the epoch; `passwords` None: nobody can
+    authenticate. `trouble` is told what went wrong with ourselves."""
+
+    def __init__(
+        self, passwords: Passwords | None, now: Callable[[], float], trouble: Callable[[Exception], object]
+    ) -> None:
+        self._passwords, self._now, self._trouble = passwords, now, trouble
+        self._failures = Buckets(ADDRESSES)
+        self._spent = Buckets(RULES)
+
+    def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, trusted: bool) -> "Permit":
+        return Permit(settings, peer, self._spent, trusted=trusted)
+
+    async def judge(self, credentials: Credentials, settings: ListenerSettings, peer: IpAddress | None) -> Reply:
+        """235, 535, 454, or the 421 that ends the session of a client that has failed too often. Never raises."""
+        key = _origin(peer)
+        if self._failures.level(key, FAILURES, self._now()) < 1:
+            return Reply(421, "4.7.0", f"{settings.hostname} {_LOCKED_OUT}")
+        reply = await self._verdict(credentials, settings)
+        if reply is REFUSED:
+            self._failures.spend(key, FAILURES, self._now())
+        return reply
+
+    async def _verdict(self, credentials: Credentials, settings: ListenerSettings) -> Reply:
+        if self._passwords is None or not settings.users:
+            return UNAVAILABLE
+        known = settings.users.get(credentials.user)
+        hashed = known or next(iter(settings.users.values()))
+        try:
+            fits = await self._passwords.fits(credentials.password, hashed)
+        except Exception as error:
+            self._trouble(error)
+            return UNAVAILABLE
+        if fits is None:
+            return UNAVAILABLE
+        return AUTHENTICATED if fits and known and credentials.identity in ("", credentials.user) else REFUSED
+
+
+def _origin(peer: IpAddress | None) -> str:
+    if isinstance(peer, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(peer) >> 64 << 64, 64)))
+    return str(peer)
+
+
+class Permit:
+    """One session's. `trusted`: its client may submit without having authenticated. `settings` are those for this client;
+    `highest` is the highest priority that it may use."""
+
+    def __init__(self, settings: ListenerSettings, peer: IpAddress | None, spent: Buckets, *, trusted: bool) -> None:
+        self._common, self._peer, self._spent = settings, peer, spent
+        self.trusted = trusted
+        self.become("")
+
+    def become(self, user: str) -> None:
+        """It has authenticated; "": it has not, or not any more."""
+        common = self._common
+        self._rule = rule = rule_for(common.clients, user, self._peer)
+        self.highest = rule.highest_priority
+        self.settings = common
+        if rule is not ANYTHING:
+            size = min(common.max_message_size, rule.max_message_size or common.max_message_size)
+            recipients = min(common.max_recipients, rule.max_recipients or common.max_recipients)
+            self.settings = replace(common, max_message_size=size, max_recipients=recipients)
+
+    def mail_refusal(self, reverse_path: str, now: float) -> Reply | None:
+        """A message that is not refused is counted."""
+        rule = self._rule
+        if refusal := rule.sender_refusal(reverse_path):
+            return refusal
+        if rule.messages is None or self._spent.take((rule, "messages"), rule.messages, now):
+            return None
+        return too_often(rule.messages, "messages")
+
+    def recipient_refusal(self, now: float) -> Reply | None:
+        """A recipient that is not refused is counted."""
+        rule = self._rule
+        if rule.recipients is None or self._spent.take((rule, "recipients"), rule.recipients, now):
+            return None
+        return too_often(rule.recipients, "recipients")
