@@ -41,7 +41,8 @@ LAYERS = {
     "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool " + COMMON,
             "asyncio logging os secrets signal socket sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
-    "cli": ("app config control demo model", "asyncio click importlib os rich signal sys"),  # model: text made safe
+    "sendmail": ("config control model", "os socket tempfile threading"),  # a client of the daemon, in a process of its own
+    "cli": ("app config control demo model sendmail", "asyncio click importlib os rich signal sys"),  # model: text made safe
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
 """Of `datetime` and `date`: without an argument that was given, they read the clock."""
