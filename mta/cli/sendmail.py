@@ -5,6 +5,7 @@ import pwd
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from mta.config.find import SYSTEM_FILE, control_socket, find_config
 from mta.control.client import ask
@@ -12,7 +13,7 @@ from mta.control.render import render
 from mta.model.text import safe_text
 from mta.sendmail.arguments import USAGE, Invocation, Mode, parse
 from mta.sendmail.doors import find_doors
-from mta.sendmail.errors import NotTaken
+from mta.sendmail.errors import NotTaken, bad_data
 from mta.sendmail.handover import hand_over
 from mta.sendmail.relay import relay
 
@@ -33,15 +34,21 @@ def sendmail(words: Sequence[str], config: str | None, *, linked: bool) -> int:
 def _run(asked: Invocation, config: Path | None) -> None:
     match asked.mode:
         case Mode.DELIVER:
-            hand_over(asked, sys.stdin.buffer, _login(), find_doors(config))
+            hand_over(asked, _input().buffer, _login(), find_doors(config))
         case Mode.SMTP:
-            relay(find_doors(config), sys.stdin.fileno(), sys.stdout.fileno())
+            relay(find_doors(config), _input().fileno(), sys.stdout.fileno())
         case Mode.QUEUE:
             sys.stdout.write(render("queue", ask(control_socket(config, os.environ), ["queue"])))
         case Mode.HELP:
             sys.stdout.write(USAGE)
         case Mode.RUN_QUEUE:
             pass  # the daemon does
+
+
+def _input() -> TextIO:
+    if sys.stdin is None:
+        raise bad_data("there is no standard input")
+    return sys.stdin
 
 
 def _config(given: str | None, *, linked: bool) -> Path | None:

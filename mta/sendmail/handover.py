@@ -41,14 +41,13 @@ def hand_over(asked: Invocation, stream: BinaryIO, login: str, doors: list[Door]
     if not to:
         raise bad_data("no recipients: the message has none in To, Cc or Bcc")
     connection, door = enter(doors)
+    session = Session(connection)
     try:
-        session = Session(connection)
         _Handover(session, asked, letter, head, sender, to, login).run()
-        session.end()
     except Lost as error:
         raise NotTaken(Exit.TRY_LATER, _loss(door, error)) from None
     finally:
-        connection.close()
+        session.end()
 
 
 def _sender(asked: Invocation, login: str) -> str:
@@ -93,7 +92,7 @@ class _Handover:
 
     def run(self) -> None:
         """Raises `NotTaken`, `Lost`."""
-        self._expect(self.session.greeting, "mta takes no mail from here")
+        self._expect(self.session.greeting(), "mta takes no mail from here")
         hello, (hostname, *offers) = self.session.hello(_OURSELVES)
         self._expect(hello, "mta takes no mail from here")
         offered = {offer.partition(" ")[0] for offer in offers}
@@ -161,7 +160,6 @@ class _Handover:
             return
         with suppress(Lost):
             self.session.command("RSET")
-            self.session.end()
         lines = [f"{to} was refused: {reply}" for to, reply in refused.items()]
         everybody = len(refused) == len(replies)
         others = [] if everybody else [f"{_NOT_TAKEN} for the other recipients either: nothing was sent"]

@@ -15,6 +15,8 @@ TIMEOUT = 300.0
 """Seconds for a reply."""
 FINAL_TIMEOUT = 600.0
 """For the reply to the final dot."""
+QUIT_TIMEOUT = 5.0
+"""All is settled by then."""
 
 _LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])([^\r\n]*))?\r?\n\Z")
 _LINE_LIMIT = 4096
@@ -30,12 +32,14 @@ class Lost(Exception):
 
 
 class Session:
-    """`greeting` is the first reply. Every method but `end` raises `Lost`."""
+    """Every method but `end` raises `Lost`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._file = connection.makefile("rb")
-        self.greeting, _ = self._reply(TIMEOUT)
+
+    def greeting(self) -> Reply:
+        return self._reply(TIMEOUT)[0]
 
     def hello(self, name: str) -> tuple[Reply, list[str]]:
         """The reply to EHLO and its lines: the daemon's name, and what it offers in upper case."""
@@ -62,8 +66,9 @@ class Session:
             raise Lost(str(error), in_doubt=True) from None
 
     def end(self) -> None:
-        with suppress(OSError):
-            self._socket.sendall(b"QUIT\r\n")
+        with suppress(Lost):
+            self._write(b"QUIT\r\n")
+            self._reply(QUIT_TIMEOUT)
         self._file.close()
         self._socket.close()
 
