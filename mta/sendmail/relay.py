@@ -7,6 +7,7 @@ when the daemon has said all. Each direction waits for itself alone, so that a c
 import os
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 
 from mta.control.errors import Exit
@@ -18,8 +19,7 @@ _DOWN = b"421 4.3.2 mta is not running, closing connection\r\n"
 
 
 def relay(doors: list[Door], given: int, answers: int) -> None:
-    """Between two file descriptors and the daemon. Raises `NotTaken`, when the client was told 421, or the daemon was
-    lost; OSError, if the client does not read."""
+    """Between two file descriptors and the daemon. Raises `NotTaken`: the client was told 421, or the daemon was lost."""
     try:
         connection, door = enter(doors)
     except NotTaken:
@@ -27,12 +27,17 @@ def relay(doors: list[Door], given: int, answers: int) -> None:
         raise
     connection.settimeout(None)
     threading.Thread(target=_pass_on, args=(given, connection), daemon=True).start()
-    with connection:
-        try:
-            while piece := connection.recv(_PIECE):
-                _write_all(answers, piece)
-        except ConnectionError as error:
-            raise NotTaken(Exit.TRY_LATER, f"mta at {door} was lost ({error.strerror})") from None
+    with connection, suppress(BrokenPipeError):  # a client that has gone needs no more answers
+        for piece in _answers(connection, door):
+            _write_all(answers, piece)
+
+
+def _answers(connection: socket.socket, door: Door) -> Iterator[bytes]:
+    try:
+        while piece := connection.recv(_PIECE):
+            yield piece
+    except ConnectionError as error:
+        raise NotTaken(Exit.TRY_LATER, f"mta at {door} was lost ({error.strerror})") from None
 
 
 def _pass_on(given: int, connection: socket.socket) -> None:

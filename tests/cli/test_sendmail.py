@@ -285,3 +285,18 @@ async def test_bs_is_a_session_with_the_daemon(sendmail: Mailer) -> None:
         codes = [line[:3] for line in done.out.splitlines() if line[3:4] == " "]
         assert codes == ["220", "250", "250", "250", "354", "250", *(["221"] if end else [])]
     assert await sendmail.total() == 2
+
+
+async def test_bs_ends_with_a_client_that_has_gone(sendmail: Mailer) -> None:
+    """One that reads no more, but keeps its end open."""
+    process = await asyncio.create_subprocess_exec(
+        MTA, "sendmail", "--config", sendmail.world.daemon.file, "-bs",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin and process.stdout and process.stderr
+    assert (await process.stdout.readline()).startswith(b"220 ")
+    process.stdout._transport.close()  # the stream has no close of its own
+    process.stdin.write(b"NOOP\r\n")
+    async with asyncio.timeout(20):
+        assert await process.stderr.read() == b""
+        assert await process.wait() == 0
