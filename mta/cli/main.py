@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 
 import click
 
@@ -105,12 +106,41 @@ for command in daemon_commands():
     cli.add_command(command)
 
 
+class Verbatim(click.Command):
+    """Its arguments are not click's to read."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.args = args
+        return args
+
+
+@cli.command(cls=Verbatim, add_help_option=False)
+@click.pass_context
+def sendmail(ctx: click.Context) -> int:
+    """The sendmail(8) interface, for programs that call it."""
+    return _entry("mta.cli.sendmail", "sendmail")(ctx.args, ctx.find_root().obj, linked=_link() is not None)
+
+
+LINKS = {"sendmail": ("sendmail",), "mailq": ("sendmail", "-bp")}
+"""What the names mean that this program may have by link."""
+
+
+def _link() -> str | None:
+    name = Path(sys.argv[0]).name
+    return name if name in LINKS else None
+
+
+def _words() -> list[str]:
+    link = _link()
+    return [*(LINKS[link] if link else ()), *sys.argv[1:]]
+
+
 def main() -> int:
     """The exit code."""
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may know ASCII alone
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(prog_name="mta", standalone_mode=False)
+        code = cli.main(_words(), prog_name="mta", standalone_mode=False)
         sys.stdout.flush()
         return code or 0
     except click.UsageError as error:

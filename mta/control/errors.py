@@ -16,6 +16,8 @@ class Exit(IntEnum):
     USAGE = 64
     DATA = 65
     NO_MESSAGE = 66
+    NO_USER = 67
+    """Of `mta sendmail`: there is none of the recipients."""
     UNAVAILABLE = 69
     """The daemon can't be reached."""
     INTERNAL = 70

@@ -402,7 +402,8 @@ def test_a_machine_s_name_may_show_that_an_alias_leads_back(read: Read) -> None:
 def test_each_kind_of_door(read: Read, tmp_path: Path) -> None:
     config = read(
         "[submission]\nlisten = ['127.0.0.1:25', 'tls://[::]:465', 'unix:/run/mta/submit.sock', 'unix:here.sock']\n"
-        "socket_mode = '0666'\nallow = ['10.0.0.0/8']\n[submission.tls]\ncertificate = 'mail.pem'\nkey = 'credential:mail.key'\n"
+        "socket_mode = '0666'\nallow = ['10.0.0.0/8']\n"
+        "[submission.tls]\ncertificate = 'mail.pem'\nkey = 'credential:mail.key'\n"
     )
     assert config.submission.listen == (
         Door("127.0.0.1", 25),
