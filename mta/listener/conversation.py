@@ -2,7 +2,7 @@
 
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
 extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152; RFC 2852 section 2; RFC 4865 section 3; RFC 6710 section 3.
+RFC 2920 section 3.2; RFC 6152; RFC 3030 section 2; RFC 2852 section 2; RFC 4865 section 3; RFC 6710 section 3.
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+from mta.listener.chunking import BAD_CHUNK, Chunk, chunk_size
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
@@ -24,7 +25,7 @@ _PRINTABLE = re.compile(r"[\t -~]*\Z")
 _HELLO = Reply(250, None, "")
 _BYE = Reply(221, "2.0.0", "Bye")
 _OK = Reply(250, "2.0.0", "Ok")
-_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT")
+_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT")
 _CANNOT_VERIFY = Reply(252, "2.0.0", "Cannot verify, but a message will be accepted and delivery attempted")
 _UNRECOGNIZED = Reply(500, "5.5.2", "Command not recognized")
 _NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
@@ -40,15 +41,18 @@ class Next(Enum):
     LISTEN = "more commands; the answer may wait for theirs"
     FLUSH = "more commands; the answer may not wait"
     CONTENT = "354 and the content"
+    CHUNK = "the octets of a chunk, then the answer"
     CLOSE = "the end"
 
 
 class Answer(NamedTuple):
-    """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing."""
+    """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing; `chunk` is what follows a
+    BDAT."""
 
     octets: bytes
     then: Next = Next.LISTEN
     refused: tuple[Reply, str] | None = None
+    chunk: Chunk | None = None
 
 
 class Conversation:
@@ -84,6 +88,7 @@ class Conversation:
         return command(self, argument)
 
     def reset(self) -> None:
+        self.transaction.discard()
         self.transaction = Transaction()
 
     def _count_junk(self, reply: Reply) -> Answer:
@@ -97,7 +102,7 @@ class Conversation:
         settings = self._settings
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "ENHANCEDSTATUSCODES"]
-        extensions += ["DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
+        extensions += ["CHUNKING", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         return self._greet(argument, extensions)
 
     def _helo(self, argument: str) -> Answer:
@@ -141,6 +146,8 @@ class Conversation:
     def _rcpt(self, argument: str) -> Answer:
         if self.transaction.reverse_path is None:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
+        if self.transaction.chunks is not None or self.transaction.is_broken:
+            return Answer(wire(Reply(503, "5.5.1", "RCPT comes before BDAT")))
         recipient = forward_path(argument, self._settings, extended=self.extended)
         if not isinstance(recipient, Reply):
             refusal = self.transaction.add(recipient, self._settings.max_recipients)
@@ -150,11 +157,34 @@ class Conversation:
     def _data(self, argument: str) -> Answer:
         if argument:
             return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
-        if self.transaction.reverse_path is None:
-            return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")), Next.FLUSH)
-        if not self.transaction.recipients:
-            return Answer(wire(Reply(503, "5.5.1", "No valid recipients")), Next.FLUSH)
+        if refusal := self._content_refusal():
+            return Answer(wire(refusal), Next.FLUSH)
+        if self.transaction.chunks is not None:
+            return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")), Next.FLUSH)
         return Answer(b"", Next.CONTENT)
+
+    def _bdat(self, argument: str) -> Answer:
+        """A chunk that can't be found in what follows is as lost as one that was refused."""
+        announced = chunk_size(argument)
+        if announced is None:
+            self.transaction.break_chunks()
+            return Answer(wire(BAD_CHUNK), Next.FLUSH)
+        return Answer(b"", Next.CHUNK, chunk=Chunk(*announced, self._content_refusal()))
+
+    def end_chunk(self, chunk: Chunk, reply: Reply) -> None:
+        """A chunk was answered with `reply`."""
+        if chunk.is_last and chunk.refusal is None:
+            self.reset()
+        elif reply.code != _OK.code:
+            self.transaction.break_chunks()
+
+    def _content_refusal(self) -> Reply | None:
+        """Why no content can come now."""
+        if self.transaction.reverse_path is None:
+            return Reply(503, "5.5.1", "Send MAIL first")
+        if not self.transaction.recipients:
+            return Reply(503, "5.5.1", "No valid recipients")
+        return Reply(503, "5.5.1", "A chunk was refused, send RSET") if self.transaction.is_broken else None
 
     def _rset(self, argument: str) -> Answer:
         if argument:
@@ -169,6 +199,7 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "MAIL": Conversation._mail,
     "RCPT": Conversation._rcpt,
     "DATA": Conversation._data,
+    "BDAT": Conversation._bdat,
     "RSET": Conversation._rset,
     "NOOP": Conversation._noop,
     "VRFY": Conversation._vrfy,

@@ -85,10 +85,8 @@ class Intake:
         settings: ListenerSettings,
     ) -> NewMessage | Reply:
         """The message, its content made ready for the spool; or why it is refused."""
-        if decoder.fault is not None:
-            return decoder.fault
-        if decoder.error is not None:
-            return self.trouble(decoder.error)
+        if flaw := self._flaw(decoder):
+            return flaw
         arrival = self._arrival(transaction, client, settings)
         start = content.prefix(header.LIMIT)
         complete = len(start) == content.size
@@ -99,6 +97,14 @@ class Intake:
             return refusal
         content.replace_prefix(prepared.length, prepared.by)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
+
+    def _flaw(self, decoder: ContentDecoder) -> Reply | None:
+        return self.trouble(decoder.error) if decoder.fault is None and decoder.error is not None else decoder.fault
+
+    def flaw(self, decoder: ContentDecoder, client: Client) -> Reply | None:
+        """What is wrong with content whose end has not come yet."""
+        flaw = self._flaw(decoder)
+        return self._refused(flaw, client) if flaw is not None else None
 
     async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
         """A program that submits again what it submitted in time hears of the duplicate, not of the time that has passed."""

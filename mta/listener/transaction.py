@@ -1,7 +1,8 @@
-"""What MAIL and RCPT have established so far (RFC 5321 section 3.3)."""
+"""What MAIL, RCPT and BDAT have established so far (RFC 5321 section 3.3; RFC 3030 section 2)."""
 
 from dataclasses import dataclass, field
 
+from mta.listener.chunking import Chunks
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
@@ -11,13 +12,16 @@ from mta.policy.requests import NO_REQUESTS, Requests
 @dataclass(slots=True)
 class Transaction:
     """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests`; `sole` is
-    the one address that RCPT named, "" with several."""
+    the one address that RCPT named, "" with several. `chunks` is what BDAT has brought, `is_broken` says that a chunk is
+    lost, and the message with it."""
 
     reverse_path: str | None = None
     requests: Requests = NO_REQUESTS
     began_at: float = 0.0
     sole: str | None = None
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
+    chunks: Chunks | None = None
+    is_broken: bool = False
 
     def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:
         """The recipients of a RCPT, each mailbox once; or why there is no room for them: then nothing has changed."""
@@ -28,6 +32,17 @@ class Transaction:
             self.recipients.setdefault(mailbox, recipient)
         self.sole = forward_path.address if self.sole in (None, forward_path.address) else ""
         return None
+
+    def break_chunks(self) -> None:
+        """A chunk is lost: so is what came before it, and what will come behind it."""
+        self.is_broken = True
+        self.discard()
+
+    def discard(self) -> None:
+        """The transaction ends without its content."""
+        if self.chunks is not None:
+            self.chunks.content.close()
+            self.chunks = None
 
 
 def _mailbox(recipient: NewRecipient) -> tuple[str, str]:
