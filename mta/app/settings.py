@@ -42,6 +42,8 @@ def listener(config: Config) -> ListenerSettings:
         timeout=submission.timeout,
         allow=submission.allow,
         bare_newlines=submission.bare_newlines,
+        header_checks=submission.header_checks,
+        max_own_hops=submission.max_own_hops,
         require_key=submission.require_key,
         message_id_window=submission.message_id_window,
         allow_private_addresses=config.delivery.allow_private_addresses,

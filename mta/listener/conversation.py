@@ -57,14 +57,22 @@ class Answer(NamedTuple):
 
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
-    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch. `secure`: inside TLS; `user` is who
+    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many
+    octets. `secure`: inside TLS; `user` is who
     authenticated, "" nobody."""
 
     def __init__(
-        self, settings: ListenerSettings, now: Callable[[], float], *, is_barred: bool, secure: bool = False
+        self,
+        settings: ListenerSettings,
+        now: Callable[[], float],
+        *,
+        is_barred: bool,
+        secure: bool = False,
+        room: Callable[[int], Reply | None] = lambda _octets: None,
     ) -> None:
         self._settings = settings
         self._now = now
+        self._room = room
         self._is_barred = is_barred
         self._junk = 0
         self.secure, self.user = secure, ""
@@ -140,6 +148,8 @@ class Conversation:
         heard = mail(argument, self._settings, extended=self.extended, now=now)
         if isinstance(heard, Reply):
             return Answer(wire(heard), refused=(heard, f"MAIL {argument}"))
+        if refusal := self._room(heard.size):
+            return Answer(wire(refusal), refused=(refusal, f"MAIL {argument}"))
         self.transaction = Transaction(heard.reverse_path, heard.requests, now)
         return Answer(b"250 2.1.0 Ok\r\n")
 

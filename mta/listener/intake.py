@@ -57,6 +57,15 @@ class Intake:
         except Exception as error:
             return self.trouble(error)
 
+    def no_room(self, octets: int) -> Reply | None:
+        """Why a message of `octets` would be sent in vain; 0: nobody knows how many, so that is seen when they come."""
+        try:
+            if octets:
+                self._spool.check_room(octets)
+        except Exception as error:
+            return self.trouble(error)
+        return None
+
     async def submit(
         self,
         transaction: Transaction,
@@ -90,7 +99,14 @@ class Intake:
         arrival = self._arrival(transaction, client, settings)
         start = content.prefix(header.LIMIT)
         complete = len(start) == content.size
-        prepared = trace.prepare(start, arrival, complete=complete, max_hold=settings.max_hold)
+        prepared = trace.prepare(
+            start,
+            arrival,
+            complete=complete,
+            max_hold=settings.max_hold,
+            strict=settings.header_checks == "strict",
+            own_hops=settings.max_own_hops,
+        )
         if isinstance(prepared, Reply):
             return prepared
         if refusal := await self._refusal(prepared, settings):

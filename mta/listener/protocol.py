@@ -71,7 +71,9 @@ class SubmissionSession(SMTP):
         self.transport = transport
         self._peer = peer_address(transport.get_extra_info("peername"))
         greeting = self._opened(self, Client(self._peer, "", extended=False))
-        self._conversation = Conversation(self._settings, self._intake.now, is_barred=greeting is not None)
+        self._conversation = Conversation(
+            self._settings, self._intake.now, is_barred=greeting is not None, room=self._intake.no_room
+        )
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
         else:

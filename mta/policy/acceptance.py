@@ -90,10 +90,12 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """An accepted MAIL: the sender ("" is the null path), and what its parameters ask."""
+    """An accepted MAIL: the sender ("" is the null path), what its parameters ask, and the octets that SIZE announces, 0
+    for none."""
 
     reverse_path: str
     requests: Requests
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float) -> Mail | R
     if isinstance(requests, Reply):
         return requests
     sender = _sender(parsed.path, rules)
-    return sender if isinstance(sender, Reply) else Mail(sender, requests)
+    return sender if isinstance(sender, Reply) else Mail(sender, requests, int(parsed.parameters.get("SIZE") or 0))
 
 
 def forward_path(argument: str, rules: Rules, *, extended: bool) -> ForwardPath | Reply:

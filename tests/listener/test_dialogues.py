@@ -67,7 +67,8 @@ class Script:
 @pytest.mark.parametrize("script", APPLICABLE, ids=lambda script: script["name"])
 async def test_script(script: dict[str, Any], bare_newlines: str) -> None:
     preferred = script["name"] != STRICT_ONLY or bare_newlines == "reject"
-    async with bench(bare_newlines=bare_newlines) as running, await SmtpClient.connect(running.endpoint) as client:
+    changes = {"bare_newlines": bare_newlines, "header_checks": "strict"}
+    async with bench(**changes) as running, await SmtpClient.connect(running.endpoint) as client:
         assert client.greeting.startswith("220 mail.out.test ")
         await Script(client, preferred=preferred).run(script["steps"])
 
