@@ -42,6 +42,7 @@ def listener(config: Config) -> ListenerSettings:
         timeout=submission.timeout,
         allow=submission.allow,
         bare_newlines=submission.bare_newlines,
+        long_lines=submission.long_lines,
         header_checks=submission.header_checks,
         max_own_hops=submission.max_own_hops,
         require_key=submission.require_key,

@@ -36,4 +36,4 @@ class Chunks:
 
     def __init__(self, content: ContentBuffer, settings: ListenerSettings) -> None:
         self.content = content
-        self.decoder = ChunkDecoder(content, settings.max_message_size, settings.bare_newlines)
+        self.decoder = ChunkDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)

@@ -10,13 +10,11 @@ RFC 5321 sections 2.3.8, 4.1.1.4, 4.5.2 and 4.5.3.1.6; RFC 1870 section 5.
 
 import re
 
-from mta.listener.settings import BareNewlines
+from mta.listener.settings import BareNewlines, LongLines
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_LARGE
+from mta.policy.outline import LINE_LIMIT
 from mta.spool.base import ContentBuffer
-
-LINE_LIMIT = 998
-"""Octets of a text line without its CRLF and without a stuffed dot."""
 
 _END = b"\r\n.\r\n"
 _STUFFED = re.compile(rb"(?<=\n)\.(?=\.)|(?<=\r\n)\.(?=[^\r\n])")
@@ -28,16 +26,19 @@ LONG_LINE = Reply(554, "5.6.0", f"Message has a line of more than {LINE_LIMIT} o
 
 class ContentDecoder:
     """Takes what the client sends after 354, writes what it means to `buffer`. `fault` is the refusal, or None; `error` the
-    exception that stopped the storing."""
+    exception that stopped the storing. `has_long_line`: a line was too long, and is stored only where that is wanted."""
 
-    def __init__(self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines) -> None:
+    def __init__(
+        self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines, long_lines: LongLines = "refuse"
+    ) -> None:
         self._buffer = buffer
         self._limit = limit
         self._rejects_bare = bare_newlines == "reject"
+        self._takes_long = long_lines == "encode"
         self._pending = bytearray(b"\r\n")  # the line end before the first line, which nobody sends
         self._virtual = 2
         self._size = 0
-        self.eight_bit = False
+        self.eight_bit = self.has_long_line = False
         self.fault: Reply | None = None
         self.error: Exception | None = None
 
@@ -70,9 +71,14 @@ class ContentDecoder:
         elif newline > 0 and pending[newline - 1 : newline + 1] == b"\r\n":
             newline -= 1
         if len(pending) - newline > LINE_LIMIT + len(_END):
-            self.fault = self.fault or LONG_LINE
+            self._found_long_line()
             return len(pending) - len(_END)
         return max(newline, 0)
+
+    def _found_long_line(self) -> None:
+        self.has_long_line = True
+        if not self._takes_long:
+            self.fault = self.fault or LONG_LINE
 
     def _take(self, raw: bytes) -> None:
         """`raw` begins with a line end and has whole lines."""
@@ -100,8 +106,8 @@ class ContentDecoder:
     def _check(self, text: bytes) -> None:
         if b"\0" in text:
             self.fault = NUL
-        elif _has_long_line(text):
-            self.fault = LONG_LINE
+        elif not self.has_long_line and _has_long_line(text):
+            self._found_long_line()
         if not text.isascii():
             self.eight_bit = True
 

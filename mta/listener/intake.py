@@ -8,6 +8,7 @@ because a client has gone.
 from dataclasses import dataclass
 
 from mta.listener.content import ContentDecoder
+from mta.listener.long_lines import encoded
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.address import IpAddress, parse_address
@@ -76,6 +77,12 @@ class Intake:
     ) -> Reply:
         """The reply to the end of the content; never raises for what the spool does. Closes `content`, or gives it to the
         spool, which may still need it when the caller was cancelled."""
+        if decoder.has_long_line and decoder.fault is None and decoder.error is None:
+            legal = await self._encoded(decoder, content)
+            content.close()
+            if isinstance(legal, Reply):
+                return self._refused(legal, client)
+            content = legal
         try:
             message = await self._examine(transaction, client, decoder, content, settings)
         except Exception as error:
@@ -84,6 +91,16 @@ class Intake:
             content.close()
             return self._refused(message, client)
         return await self._commit(message, content, client)
+
+    async def _encoded(self, decoder: ContentDecoder, content: ContentBuffer) -> ContentBuffer | Reply:
+        try:
+            made = await encoded(content, self._spool.buffer)
+        except Exception as error:
+            return self.trouble(error)
+        if isinstance(made, Reply):
+            return made
+        decoder.eight_bit = made.eight_bit  # of what will be sent
+        return made.content
 
     async def _examine(
         self,

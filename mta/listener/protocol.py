@@ -220,7 +220,8 @@ class SubmissionSession(SMTP):
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
         """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was
         dismissed, before that."""
-        decoder = ContentDecoder(content, self._settings.max_message_size, self._settings.bare_newlines)
+        settings = self._settings
+        decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
         self._replies += _GO_AHEAD
         try:
             await self._flush()
