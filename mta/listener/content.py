@@ -81,7 +81,7 @@ class ContentDecoder:
             self.fault = self.fault or LONG_LINE
 
     def _take(self, raw: bytes) -> None:
-        """`raw` begins with a line end and has whole lines."""
+        """`raw` begins with a line end and has whole lines, but where a line is too long."""
         if self.fault is None:
             text = self._decoded(raw)
             self._check(text)

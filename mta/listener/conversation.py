@@ -1,8 +1,9 @@
 """The commands of a submission session and their answers: a state machine without I/O.
 
-Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
-extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 6152; RFC 3030 section 2; RFC 2852 section 2; RFC 4865 section 3; RFC 6710 section 3.
+Rules: one answer for each command line, whatever went before; a command that is refused changes nothing, but for a
+BDAT, whose octets are then missing; the extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4,
+4.2.4 and 4.3.2; RFC 1870; RFC 2034; RFC 2920 section 3.2; RFC 6152; RFC 3030 section 2; RFC 2852 section 2; RFC 4865
+section 3; RFC 6710 section 3.
 """
 
 import re
@@ -217,5 +218,5 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "HELP": Conversation._help,
     "QUIT": Conversation._quit,
 }
-_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt})
-"""Commands whose addresses have codes of their own for what is not ASCII (RFC 6531 section 3.5)."""
+_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._bdat})
+"""Commands that have answers of their own to what is not ASCII: addresses (RFC 6531 section 3.5), and a lost chunk."""

@@ -17,6 +17,9 @@ from mta.policy.header import HeaderError, Section
 LINE_LIMIT = 998
 """Octets of a text line without its CRLF (RFC 5322 section 2.1.1)."""
 
+PART_LIMIT = 1000
+"""Parts of a message, and what they are nested in: far more than any program writes, and bounded work."""
+
 _SEALED = frozenset({"multipart/signed", "multipart/encrypted", "multipart/digest"})
 _SIGNATURES = frozenset({"dkim-signature", "arc-message-signature"})
 _PLAIN = frozenset({"7bit", "8bit", "binary"})
@@ -53,7 +56,7 @@ class Outline:
     can."""
 
     def __init__(self) -> None:
-        self.part = 0
+        self.part = self._sections = 0
         self.obstacle = ""
         self._kind = Kind.HEAD
         self._head = bytearray()
@@ -115,6 +118,9 @@ class Outline:
 
     def _enter(self, section: Section) -> None:
         """The body behind a header section begins."""
+        self._sections += 1
+        if self._sections > PART_LIMIT:
+            raise Unencodable(f"a message of more than {PART_LIMIT} parts")
         if any(field.name in _SIGNATURES for field in section.fields):
             raise Unencodable("a message that is signed")
         fields = _mime_fields(section)

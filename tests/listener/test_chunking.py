@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mta.listener.chunking import chunk_size
@@ -16,8 +16,10 @@ from mta.model.events import Refused
 from mta.policy.acceptance import TOO_LARGE
 from mta.spool.base import SpoolError, SpoolFull
 from tests.listener.test_content import pieces
+from tests.listener.test_session import Wire
 from tests.support.smtp_client import SmtpClient
 from tests.support.submission import MemoryBuffer, MemorySpool
+from tests.support.virtual import run_virtual
 
 HEAD = b"From: <a@shop.test>\r\nMessage-ID: <own@shop.test>\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\n"
 MAIL = HEAD + b"\r\n.\r\n..two\r\nhi\r\n"
@@ -167,6 +169,36 @@ async def test_dat10_ext06_all_of_a_session_in_one_burst(start: Start) -> None:
     assert [content.endswith(b"+0000\r\n\r\nQUIT\r\n") for _, content in running.spool.accepted] == [True, True]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 500), max_size=12))
+def test_ext06_replies_and_content_are_the_same_however_the_input_is_cut(where: list[int]) -> None:
+    begin = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<r@d.test>\r\n"
+    script = b"".join(
+        [
+            b"EHLO c.test\r\nBDAT 6\r\nQUIT\r\n",
+            *(begin, b"BDAT 9\r\nA: b\r\n\r\n.BDAT 10\r\n\r\nx\n.\r\nQUIBDAT 3 LAST\r\nT\r\n"),
+            *(b"BDAT 4 LAST\r\nRSET", begin, b"BDAT 6\r\n\0\r\nb\r\nBDAT 6\r\nQUIT\r\nDATA\r\nRSET\r\n"),
+            *(begin, b"BDAT 0 LAST\r\nQUIT\r\n"),
+        ]
+    )
+
+    async def run(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
+        wire = Wire()
+        for piece in pieces:
+            wire.transport.feed(piece)
+            await wire.settle()
+        await wire.session.task
+        return bytes(wire.transport.written), [content for _, content in wire.spool.accepted]
+
+    replies, contents = run_virtual(run(cut(script, where)))
+    assert (replies, contents) == run_virtual(run([script]))
+    codes = [line[:3] for line in replies.split(b"\r\n")[:-1] if line[3:4] == b" "]
+    expected = "220 250 503 250 250 250 250 250 503 250 250 554 503 503 250 250 250 250 221"
+    assert codes == expected.encode().split()
+    assert contents[0].endswith(b"+0000\r\n\r\n.\r\nx\r\n.\r\nQUIT\r\n")
+    assert len(contents) == 2
+
+
 @pytest.mark.parametrize("lines", [(), ("MAIL FROM:<a@shop.test>",), ("MAIL FROM:<a@shop.test>", "RCPT TO:<>")])
 async def test_dat12_dat13_ses14_octets_of_a_refused_chunk_are_no_commands(start: Start, lines: tuple[str, ...]) -> None:
     running = await start()
@@ -247,12 +279,13 @@ async def test_dat18_ses16_ses07_what_ends_a_transaction_drops_its_chunks(start:
     assert len(running.spool.accepted) == 1
 
 
-async def test_dat16_a_size_that_is_none_loses_the_message(start: Start) -> None:
+@pytest.mark.parametrize("line", [b"BDAT all", b"BDAT 5\x07", b"BDAT \xb2", b"BDAT 0000000000000000000001"])
+async def test_dat16_a_size_that_is_none_loses_the_message(start: Start, line: bytes) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
         await opened(client)
         await bdat(client, HEAD)
-        assert await client.command("BDAT all") == "501 5.5.4 Syntax: BDAT size [LAST]"
+        assert await client.command(line) == "501 5.5.4 Syntax: BDAT size [LAST]"
         assert await bdat(client, b"", " LAST") == REFUSED
     assert running.spool.accepted == []
 
@@ -322,7 +355,22 @@ async def test_dat12_dat07_trouble_of_our_own_is_transient(start: Start, error: 
 
 
 # ---------------------------------------------------------------- time and the end
-async def test_ses25_chunks_that_go_on_are_progress_and_silence_is_not(start: Start) -> None:
+def test_ses25_octets_of_a_chunk_are_progress() -> None:
+    async def run() -> None:
+        wire = Wire(timeout=300)
+        wire.transport.feed(b"EHLO c\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nBDAT 100\r\n")
+        for _ in range(10):
+            await asyncio.sleep(299)
+            wire.transport.feed(b"x")
+        assert not wire.transport.closed.is_set()
+        await wire.transport.closed.wait()
+        assert wire.codes[-1] == b"421 4.4.2"
+        assert wire.spool.accepted == []
+
+    run_virtual(run())
+
+
+async def test_ses25_silence_in_a_chunk_ends_the_session(start: Start) -> None:
     running = await start(timeout=0.2)
     async with await SmtpClient.connect(running.endpoint) as client:
         await opened(client)

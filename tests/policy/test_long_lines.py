@@ -130,6 +130,7 @@ def test_lin15_only_the_parts_with_long_lines_change(where: list[int]) -> None:
         (b"Content-Transfer-Encoding: base64\r\n\r\n", "an encoding already"),
         (b"Content-Transfer-Encoding: quoted-printable\r\n\r\n", "an encoding already"),
         (b"Subject: ", "a header field"),
+        (b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b"--b\r\n\r\n" * 1000, "more than 1000 parts"),
     ],
 )
 def test_lin15_what_can_t_be_encoded_is_not(head: bytes, why: str) -> None:
@@ -157,6 +158,7 @@ lines = st.sampled_from(
     [
         *(b"Content-Type: multipart/mixed; boundary=b", b"Content-Type: multipart/x; boundary*0*=utf-99'a'b"),
         *(b"Content-Type: text/plain; charset*=\xff", b"Content-Type: message/rfc822", b"Content-Type"),
+        *(b"Content-Type:multipart/=?utf-8?q?x?=;boundary==?x?q?b?=", b'Content-Type: multipart/x; boundary="'),
         *(b"", b"--b", b"--b--", b"x", b"y" * 1200, b" -", b"-", b"\xe9"),
     ]
 )
