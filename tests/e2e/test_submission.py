@@ -1,6 +1,7 @@
 """What programs hand over, and what of it gets 250: areas A and J of the field cases, and B48, B56."""
 
 import asyncio
+import email
 import shutil
 import smtplib
 from pathlib import Path
@@ -130,6 +131,18 @@ async def test_b40_lines_and_sizes_at_their_limits(world: World) -> None:
     arrived = sorted(path for message in mx.messages for path in message.forward_paths)
     assert arrived == ["l997@good.test", "l998@good.test", f"s{room}@good.test"]
     assert max(len(line) for message in mx.messages for line in message.content.split(b"\r\n")) == 998
+
+
+async def test_lin15_a_long_line_arrives_in_lines_that_are_legal(world: World) -> None:
+    """To a server that takes 7-bit alone: what was sent is 8-bit no more."""
+    world.configure("submission", long_lines="encode")
+    mx = await world.mx("good.test", extensions=("PIPELINING",))
+    await world.daemon.start()
+    body = "Grüße! ".encode() * 1000 + b"\r\n.\r\n"
+    await world.daemon.submit("ann@good.test", body=body)
+    (message,) = await until(lambda: mx.messages)
+    assert max(map(len, message.content.split(b"\r\n"))) <= 998
+    assert email.message_from_bytes(message.content).get_payload(decode=True) == body
 
 
 async def test_b40_fifty_megabytes_without_any_dot_cost_no_memory(world: World) -> None:
