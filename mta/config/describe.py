@@ -17,6 +17,7 @@ _PLAIN = frozenset(
         "max_sessions",
         "max_sessions_per_destination",
         "max_attempts",
+        "max_own_hops",
         "factor",
         "jitter",
         "pending",

@@ -166,6 +166,9 @@ class Submission(Table):
         ipaddress.IPv6Network("::1/128"),
     )
     bare_newlines: Literal["normalize", "reject"] = "normalize"
+    long_lines: Literal["refuse", "encode"] = "refuse"
+    header_checks: Literal["strict", "lenient"] = "strict"
+    max_own_hops: Annotated[int, Field(ge=2, le=100)] = 10
     require_key: bool = False
     message_id_window: DurationOrZero = 0.0
     max_hold: Hold = 60 * 86400.0

@@ -10,13 +10,11 @@ RFC 5321 sections 2.3.8, 4.1.1.4, 4.5.2 and 4.5.3.1.6; RFC 1870 section 5.
 
 import re
 
-from mta.listener.settings import BareNewlines
+from mta.listener.settings import BareNewlines, LongLines
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_LARGE
+from mta.policy.outline import LINE_LIMIT
 from mta.spool.base import ContentBuffer
-
-LINE_LIMIT = 998
-"""Octets of a text line without its CRLF and without a stuffed dot."""
 
 _END = b"\r\n.\r\n"
 _STUFFED = re.compile(rb"(?<=\n)\.(?=\.)|(?<=\r\n)\.(?=[^\r\n])")
@@ -28,16 +26,19 @@ LONG_LINE = Reply(554, "5.6.0", f"Message has a line of more than {LINE_LIMIT} o
 
 class ContentDecoder:
     """Takes what the client sends after 354, writes what it means to `buffer`. `fault` is the refusal, or None; `error` the
-    exception that stopped the storing."""
+    exception that stopped the storing. `has_long_line`: a line was too long, and is stored only where that is wanted."""
 
-    def __init__(self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines) -> None:
+    def __init__(
+        self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines, long_lines: LongLines = "refuse"
+    ) -> None:
         self._buffer = buffer
         self._limit = limit
         self._rejects_bare = bare_newlines == "reject"
+        self._takes_long = long_lines == "encode"
         self._pending = bytearray(b"\r\n")  # the line end before the first line, which nobody sends
         self._virtual = 2
         self._size = 0
-        self.eight_bit = False
+        self.eight_bit = self.has_long_line = False
         self.fault: Reply | None = None
         self.error: Exception | None = None
 
@@ -51,10 +52,14 @@ class ContentDecoder:
             behind = bytes(pending[end + len(_END) :])
             self._take(bytes(memoryview(pending)[: end + 2]))
             return behind
-        if cut := self._cut():
-            self._take(bytes(memoryview(pending)[:cut]))
-            del pending[:cut]
+        self._pass_on()
         return None
+
+    def _pass_on(self) -> None:
+        """Stores what is pending as far as it can be decoded."""
+        if cut := self._cut():
+            self._take(bytes(memoryview(self._pending)[:cut]))
+            del self._pending[:cut]
 
     def _cut(self) -> int:
         """How much of what is pending can be decoded: whole lines, each with the line end before it. The line end that may
@@ -66,12 +71,17 @@ class ContentDecoder:
         elif newline > 0 and pending[newline - 1 : newline + 1] == b"\r\n":
             newline -= 1
         if len(pending) - newline > LINE_LIMIT + len(_END):
-            self.fault = self.fault or LONG_LINE
+            self._found_long_line()
             return len(pending) - len(_END)
         return max(newline, 0)
 
+    def _found_long_line(self) -> None:
+        self.has_long_line = True
+        if not self._takes_long:
+            self.fault = self.fault or LONG_LINE
+
     def _take(self, raw: bytes) -> None:
-        """`raw` begins with a line end and has whole lines."""
+        """`raw` begins with a line end and has whole lines, but where a line is too long."""
         if self.fault is None:
             text = self._decoded(raw)
             self._check(text)
@@ -81,21 +91,23 @@ class ContentDecoder:
         self._virtual = 0
 
     def _decoded(self, raw: bytes) -> bytes:
-        pairs = raw.count(b"\r\n")
-        is_bare = raw.count(b"\n") != pairs or raw.count(b"\r") != pairs
-        if not is_bare and not raw.endswith(b"\r\n."):  # such a dot stands before a bare one
+        if not _has_bare(raw) and not raw.endswith(b"\r\n."):  # such a dot stands before a bare one
             return raw.replace(b"\r\n.", b"\r\n")
-        if self._rejects_bare:
-            self.fault = BARE_NEWLINE
         if b"\n." in raw:
             raw = _STUFFED.sub(b"", raw)
+        return self._normalized(raw)
+
+    def _normalized(self, raw: bytes) -> bytes:
+        """Text that has a bare CR or LF with CRLF for each."""
+        if self._rejects_bare:
+            self.fault = BARE_NEWLINE
         return raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"\n", b"\r\n")  # 3 times as fast as a regex
 
     def _check(self, text: bytes) -> None:
         if b"\0" in text:
             self.fault = NUL
-        elif _has_long_line(text):
-            self.fault = LONG_LINE
+        elif not self.has_long_line and _has_long_line(text):
+            self._found_long_line()
         if not text.isascii():
             self.eight_bit = True
 
@@ -112,6 +124,32 @@ class ContentDecoder:
         self._size += octets
         if self._size > self._limit:
             self.fault = TOO_LARGE
+
+
+class ChunkDecoder(ContentDecoder):
+    """The same for what BDAT brings (RFC 3030 section 2): `feed` takes the octets of the chunks, cut anywhere, in which no
+    dot means anything, and `finish` ends the message."""
+
+    def feed(self, chunk: bytes) -> None:
+        self._pending += chunk
+        self._pass_on()
+
+    def finish(self) -> None:
+        """A last line that lacks its line end gets one; what has no octet at all stays so."""
+        if self._virtual and len(self._pending) == self._virtual:
+            return
+        self._take(bytes(self._pending))
+        if not self._pending.endswith((b"\r", b"\n")):
+            self._store(b"\r\n")
+        self._pending.clear()
+
+    def _decoded(self, raw: bytes) -> bytes:
+        return self._normalized(raw) if _has_bare(raw) else raw
+
+
+def _has_bare(raw: bytes) -> bool:
+    pairs = raw.count(b"\r\n")
+    return raw.count(b"\n") != pairs or raw.count(b"\r") != pairs
 
 
 def _has_long_line(text: bytes) -> bool:

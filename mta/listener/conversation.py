@@ -1,9 +1,9 @@
 """The commands of a submission session and their answers: a state machine without I/O.
 
-Rules: one answer for each command line, whatever went before; a command that is refused changes nothing; the
-extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4, 4.2.4 and 4.3.2; RFC 1870; RFC 2034;
-RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 2852 section 2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954
-sections 3 and 4; RFC 6531; RFC 6710 section 3.
+Rules: one answer for each command line, whatever went before; a command that is refused changes nothing, but for a
+BDAT, whose octets are then missing; the extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4,
+4.2.4 and 4.3.2; RFC 1870; RFC 2034; RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 3030 section 2; RFC 2852 section
+2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954 sections 3 and 4; RFC 6531; RFC 6710 section 3.
 """
 
 import re
@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from mta.listener import auth
+from mta.listener.chunking import BAD_CHUNK, Chunk, chunk_size
 from mta.listener.gate import Permit
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
@@ -32,7 +33,7 @@ _PRINTABLE = re.compile(r"[\t -~]*\Z")
 _HELLO = Reply(250, None, "")
 _BYE = Reply(221, "2.0.0", "Bye")
 _OK = Reply(250, "2.0.0", "Ok")
-_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT")
+_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT")
 _CANNOT_VERIFY = Reply(252, "2.0.0", "Cannot verify, but a message will be accepted and delivery attempted")
 _UNRECOGNIZED = Reply(500, "5.5.2", "Command not recognized")
 _NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
@@ -50,23 +51,26 @@ class Next(Enum):
     FLUSH = "more commands; the answer may not wait"
     CONTENT = "354 and the content"
     VERIFY = "the verdict on credentials"
+    CHUNK = "the octets of a chunk, then the answer"
     CLOSE = "the end"
     TLS = "220 and the handshake"
 
 
 class Answer(NamedTuple):
-    """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing."""
+    """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing; `chunk` is what follows a
+    BDAT."""
 
     octets: bytes
     then: Next = Next.LISTEN
     refused: tuple[Reply, str] | None = None
+    chunk: Chunk | None = None
 
 
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
-    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch. `secure`: inside TLS; `user` is who
-    authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC 3207). `credentials` are what was said to AUTH,
-    until `judged`."""
+    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many
+    octets. `secure`: inside TLS; `user` is who authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC
+    3207). `credentials` are what was said to AUTH, until `judged`."""
 
     def __init__(
         self,
@@ -76,10 +80,12 @@ class Conversation:
         is_barred: bool,
         secure: bool = False,
         offers_tls: bool = False,
+        room: Callable[[int], Reply | None] = lambda _octets: None,
     ) -> None:
         self._permit = permit
         self._settings = permit.settings
         self._now = now
+        self._room = room
         self._is_barred = is_barred
         self._junk = 0
         self.secure, self.user = secure, ""
@@ -126,6 +132,7 @@ class Conversation:
         return command(self, argument)
 
     def reset(self) -> None:
+        self.transaction.discard()
         self.transaction = Transaction()
 
     def _count_junk(self, reply: Reply) -> Answer:
@@ -139,7 +146,7 @@ class Conversation:
         settings = self._settings
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
-        extensions += ["DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
+        extensions += ["CHUNKING", "DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         if self._offers_tls:
             extensions.append("STARTTLS")
         if self._offers_auth and not self.user:
@@ -249,7 +256,7 @@ class Conversation:
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
         if not isinstance(heard, Reply):
-            heard = self._permit.mail_refusal(heard.reverse_path, now) or heard
+            heard = self._room(heard.size) or self._permit.mail_refusal(heard.reverse_path, now) or heard
         if isinstance(heard, Reply):
             return Answer(wire(heard), refused=(heard, f"MAIL {shown(argument)}"))
         highest = self._permit.highest
@@ -259,6 +266,8 @@ class Conversation:
     def _rcpt(self, argument: str) -> Answer:
         if self.transaction.reverse_path is None:
             return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")))
+        if self.transaction.chunks is not None or self.transaction.is_broken:
+            return Answer(wire(Reply(503, "5.5.1", "RCPT comes before BDAT")))
         utf8 = self.transaction.requests.utf8
         recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
@@ -271,11 +280,34 @@ class Conversation:
     def _data(self, argument: str) -> Answer:
         if argument:
             return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
-        if self.transaction.reverse_path is None:
-            return Answer(wire(Reply(503, "5.5.1", "Send MAIL first")), Next.FLUSH)
-        if not self.transaction.recipients:
-            return Answer(wire(Reply(503, "5.5.1", "No valid recipients")), Next.FLUSH)
+        if refusal := self._content_refusal():
+            return Answer(wire(refusal), Next.FLUSH)
+        if self.transaction.chunks is not None:
+            return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")), Next.FLUSH)
         return Answer(b"", Next.CONTENT)
+
+    def _bdat(self, argument: str) -> Answer:
+        """A chunk that can't be found in what follows is as lost as one that was refused."""
+        announced = chunk_size(argument)
+        if announced is None:
+            self.transaction.break_chunks()
+            return Answer(wire(BAD_CHUNK), Next.FLUSH)
+        return Answer(b"", Next.CHUNK, chunk=Chunk(*announced, self._content_refusal()))
+
+    def end_chunk(self, chunk: Chunk, reply: Reply) -> None:
+        """A chunk was answered with `reply`."""
+        if chunk.is_last and chunk.refusal is None:
+            self.reset()
+        elif reply.code != _OK.code:
+            self.transaction.break_chunks()
+
+    def _content_refusal(self) -> Reply | None:
+        """Why no content can come now."""
+        if self.transaction.reverse_path is None:
+            return Reply(503, "5.5.1", "Send MAIL first")
+        if not self.transaction.recipients:
+            return Reply(503, "5.5.1", "No valid recipients")
+        return Reply(503, "5.5.1", "A chunk was refused, send RSET") if self.transaction.is_broken else None
 
     def _rset(self, argument: str) -> Answer:
         if argument:
@@ -291,6 +323,7 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "MAIL": Conversation._mail,
     "RCPT": Conversation._rcpt,
     "DATA": Conversation._data,
+    "BDAT": Conversation._bdat,
     "RSET": Conversation._rset,
     "NOOP": Conversation._noop,
     "VRFY": Conversation._vrfy,
@@ -301,5 +334,6 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
 }
 _IN_CLEAR = frozenset(_COMMANDS[verb] for verb in ("EHLO", "HELO", "NOOP", "QUIT", "STARTTLS"))
 """What is heard before TLS where that is required (RFC 3207 section 4)."""
-_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy})
-"""Commands whose addresses may be more than ASCII, or have codes of their own for it (RFC 6531 sections 3.4 and 3.5)."""
+_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy, Conversation._bdat})
+"""Commands that have answers of their own to what is not ASCII: addresses, which may be (RFC 6531 sections 3.4 and 3.5),
+and a lost chunk."""

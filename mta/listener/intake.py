@@ -8,6 +8,7 @@ because a client has gone.
 from dataclasses import dataclass
 
 from mta.listener.content import ContentDecoder
+from mta.listener.long_lines import encoded
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.address import IpAddress, parse_address
@@ -59,6 +60,15 @@ class Intake:
         except Exception as error:
             return self.trouble(error)
 
+    def no_room(self, octets: int) -> Reply | None:
+        """Why a message of `octets` would be sent in vain; 0: nobody knows how many, so that is seen when they come."""
+        try:
+            if octets:
+                self._spool.check_room(octets)
+        except Exception as error:
+            return self.trouble(error)
+        return None
+
     async def submit(
         self,
         transaction: Transaction,
@@ -69,6 +79,12 @@ class Intake:
     ) -> Reply:
         """The reply to the end of the content; never raises for what the spool does. Closes `content`, or gives it to the
         spool, which may still need it when the caller was cancelled."""
+        if decoder.has_long_line and decoder.fault is None and decoder.error is None:
+            legal = await self._encoded(decoder, content)
+            content.close()
+            if isinstance(legal, Reply):
+                return self._refused(legal, client)
+            content = legal
         try:
             message = await self._examine(transaction, client, decoder, content, settings)
         except Exception as error:
@@ -77,6 +93,16 @@ class Intake:
             content.close()
             return self._refused(message, client)
         return await self._commit(message, content, client)
+
+    async def _encoded(self, decoder: ContentDecoder, content: ContentBuffer) -> ContentBuffer | Reply:
+        try:
+            made = await encoded(content, self._spool.buffer)
+        except Exception as error:
+            return self.trouble(error)
+        if isinstance(made, Reply):
+            return made
+        decoder.eight_bit = made.eight_bit  # of what will be sent
+        return made.content
 
     async def _examine(
         self,
@@ -87,14 +113,19 @@ class Intake:
         settings: ListenerSettings,
     ) -> NewMessage | Reply:
         """The message, its content made ready for the spool; or why it is refused."""
-        if decoder.fault is not None:
-            return decoder.fault
-        if decoder.error is not None:
-            return self.trouble(decoder.error)
+        if flaw := self._flaw(decoder):
+            return flaw
         arrival = self._arrival(transaction, client, settings)
         start = content.prefix(header.LIMIT)
         complete = len(start) == content.size
-        prepared = trace.prepare(start, arrival, complete=complete, max_hold=settings.max_hold)
+        prepared = trace.prepare(
+            start,
+            arrival,
+            complete=complete,
+            max_hold=settings.max_hold,
+            strict=settings.header_checks == "strict",
+            own_hops=settings.max_own_hops,
+        )
         if isinstance(prepared, Reply):
             return prepared
         if refusal := await self._refusal(prepared, settings):
@@ -103,6 +134,14 @@ class Intake:
         if prepared.wish.asked is not None:
             self._tell_lowered(arrival, prepared.wish, client)
         return _message(transaction, arrival, prepared, content.size, decoder.eight_bit, settings)
+
+    def _flaw(self, decoder: ContentDecoder) -> Reply | None:
+        return self.trouble(decoder.error) if decoder.fault is None and decoder.error is not None else decoder.fault
+
+    def flaw(self, decoder: ContentDecoder, client: Client) -> Reply | None:
+        """What is wrong with content whose end has not come yet."""
+        flaw = self._flaw(decoder)
+        return self._refused(flaw, client) if flaw is not None else None
 
     async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
         """A program that submits again what it submitted in time hears of the duplicate, not of the time that has passed."""

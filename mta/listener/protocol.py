@@ -18,6 +18,8 @@ from aiosmtpd.smtp import SMTP
 from aiosmtpd.smtp import Session as AiosmtpdSession
 
 from mta.listener.auth import UNAVAILABLE
+from mta.listener.bdat import begin_chunk, end_chunk, read_chunk
+from mta.listener.chunking import Chunk
 from mta.listener.content import ContentDecoder
 from mta.listener.conversation import Answer, Conversation, Next
 from mta.listener.gate import Gate
@@ -98,6 +100,7 @@ class SubmissionSession(SMTP):
             is_barred=greeting is not None,
             secure=transport.get_extra_info("sslcontext") is not None,
             offers_tls=self._settings.tls is not None and not self._local,
+            room=self._intake.no_room,
         )
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
@@ -144,8 +147,12 @@ class SubmissionSession(SMTP):
     def drain(self) -> None:
         """The daemon stops: an idle session ends now, one that receives content after its reply."""
         self._drains = True
-        if not self._receives_content:
+        if not self._is_amid_content:
             self.dismiss(*_STOPPING)
+
+    @property
+    def _is_amid_content(self) -> bool:
+        return self._receives_content or self._conversation.transaction.chunks is not None
 
     def cut_short(self) -> None:
         """The daemon waits no longer: content that is not complete gets 421. A commit that runs is not ours to end."""
@@ -186,6 +193,7 @@ class SubmissionSession(SMTP):
         except Exception as error:
             self._intake.trouble(error)
         finally:
+            self._conversation.reset()
             self._hang_up()
 
     async def _converse(self) -> None:
@@ -202,11 +210,13 @@ class SubmissionSession(SMTP):
                 await self._receive()
             if answer.then is Next.TLS and not await self._start_tls():
                 return
+            if answer.chunk is not None:
+                await self._receive_chunk(answer.chunk)
             if answer.then is not Next.LISTEN or not self._inbox.has_line() or len(self._replies) > REPLIES_LIMIT:
                 await self._flush()
             if answer.then is Next.CLOSE:
                 return
-            if self._drains:
+            if self._drains and not self._is_amid_content:
                 self.dismiss(*_STOPPING)
 
     def _answer(self, line: bytes | None) -> Answer:
@@ -314,7 +324,8 @@ class SubmissionSession(SMTP):
     async def _read_content(self, content: ContentBuffer) -> ContentDecoder:
         """Reads to the end of data. Closes `content` and raises IncompleteReadError where the client has gone, or was
         dismissed, before that."""
-        decoder = ContentDecoder(content, self._conversation.settings.max_message_size, self._settings.bare_newlines)
+        settings = self._conversation.settings
+        decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
         self._replies += _GO_AHEAD
         try:
             await self._flush()
@@ -324,13 +335,32 @@ class SubmissionSession(SMTP):
             raise
         return decoder
 
+    async def _receive_chunk(self, chunk: Chunk) -> None:
+        """From BDAT to its reply. The transaction ends with the last chunk; where one is lost, it waits for RSET."""
+        transaction = self._conversation.transaction
+        self._receives_content = True
+        try:
+            refusal = begin_chunk(chunk, transaction, self._intake, self._conversation.settings)
+            await read_chunk(chunk.size, None if refusal else transaction.chunks, self._read)
+            self._commits = refusal is None
+            reply = refusal or await end_chunk(chunk, transaction, self._client(), self._intake, self._settings)
+            self._replies += wire(reply)
+            self._conversation.end_chunk(chunk, reply)
+        finally:
+            self._receives_content = self._commits = False
+            self._reset_timeout()
+
     async def _decode(self, decoder: ContentDecoder) -> bytes:
         """Feeds `decoder`; what came behind the end of data."""
         behind = None
         while behind is None:
-            chunk = await self._inbox.read(CHUNK)
-            if not chunk or self._ends:
-                raise asyncio.IncompleteReadError(b"", None)
-            self._reset_timeout()
-            behind = decoder.feed(chunk)
+            behind = decoder.feed(await self._read(CHUNK))
         return behind
+
+    async def _read(self, limit: int) -> bytes:
+        """The next piece of content, at most `limit` octets. Raises IncompleteReadError where none comes any more."""
+        piece = await self._inbox.read(limit)
+        if not piece or self._ends:
+            raise asyncio.IncompleteReadError(b"", None)
+        self._reset_timeout()
+        return piece

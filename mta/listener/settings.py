@@ -15,6 +15,8 @@ from mta.policy.schedule import RetryPolicy
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 BareNewlines = Literal["normalize", "reject"]
+LongLines = Literal["refuse", "encode"]
+HeaderChecks = Literal["strict", "lenient"]
 
 _LOOPBACK: tuple[IpNetwork, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
 
@@ -24,9 +26,11 @@ class ListenerSettings:
     """Sizes are octets, `timeout` seconds without progress. `allow` are the networks that may submit; `schedules` has every
     class. `require_key`: no message without an idempotency key; `message_id_window`: seconds for which one without a key is
     known by its Message-ID, 0: not at all. `max_hold`: the longest hold, in seconds from MAIL; `strict_deliver_by`: BY=n;R
-    is kept as RFC 2852 says, else it means handing over in time. `tls`: our certificate, if there is one; `tls_required`: no
-    mail in clear where STARTTLS is offered; `proxies`: from where connections begin with a PROXY header. `users` has the
-    password's hash of each name; `clients` are the rules for some of them."""
+    is kept as RFC 2852 says, else it means handing over in time. `long_lines`: "encode" makes lines that are too long legal;
+    `header_checks`: "lenient" takes header sections that RFC 5322 does not know; `max_own_hops`: so many Received fields of
+    ours are a loop. `tls`: our certificate, if there is one; `tls_required`: no mail in clear where STARTTLS is offered;
+    `proxies`: from where connections begin with a PROXY header. `users` has the password's hash of each name; `clients` are
+    the rules for some of them."""
 
     hostname: str
     locals: Locals
@@ -37,6 +41,9 @@ class ListenerSettings:
     timeout: float = 300.0
     allow: tuple[IpNetwork, ...] = _LOOPBACK
     bare_newlines: BareNewlines = "normalize"
+    long_lines: LongLines = "refuse"
+    header_checks: HeaderChecks = "strict"
+    max_own_hops: int = 10
     require_key: bool = False
     message_id_window: float = 0.0
     allow_private_addresses: bool = False

@@ -1,7 +1,8 @@
-"""What MAIL and RCPT have established so far (RFC 5321 section 3.3)."""
+"""What MAIL, RCPT and BDAT have established so far (RFC 5321 section 3.3; RFC 3030 section 2)."""
 
 from dataclasses import dataclass, field
 
+from mta.listener.chunking import Chunks
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_MANY_RECIPIENTS, ForwardPath
@@ -14,7 +15,8 @@ from mta.policy.requests import NO_REQUESTS, Requests
 class Transaction:
     """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests` and
     what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several; `highest` is the highest
-    priority that is allowed."""
+    priority that is allowed. `chunks` is what BDAT has brought, `is_broken` says that a chunk is lost, and the message with
+    it."""
 
     reverse_path: str | None = None
     requests: Requests = NO_REQUESTS
@@ -23,6 +25,8 @@ class Transaction:
     dsn: MailAsks = NOTHING
     highest: int = HIGHEST_PRIORITY
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
+    chunks: Chunks | None = None
+    is_broken: bool = False
 
     def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:
         """The recipients of a RCPT, each mailbox once; or why there is no room for them: then nothing has changed."""
@@ -34,6 +38,17 @@ class Transaction:
             self.recipients[mailbox] = together(known, recipient) if known else recipient
         self.sole = forward_path.address if self.sole in (None, forward_path.address) else ""
         return None
+
+    def break_chunks(self) -> None:
+        """A chunk is lost: so is what came before it, and what will come behind it."""
+        self.is_broken = True
+        self.discard()
+
+    def discard(self) -> None:
+        """The transaction ends without its content."""
+        if self.chunks is not None:
+            self.chunks.content.close()
+            self.chunks = None
 
 
 def _mailbox(recipient: NewRecipient) -> tuple[str, str]:

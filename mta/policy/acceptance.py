@@ -93,11 +93,13 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """An accepted MAIL: the sender ("" is the null path), and what its parameters ask."""
+    """An accepted MAIL: the sender ("" is the null path), what its parameters ask, and the octets that SIZE announces, 0
+    for none."""
 
     reverse_path: str
     requests: Requests
     dsn: MailAsks = NOTHING
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float, offers_auth
     if isinstance(dsn, Reply):
         return dsn
     sender = _sender(parsed.path, rules, utf8=requests.utf8)
-    return sender if isinstance(sender, Reply) else Mail(sender, requests, dsn)
+    size = int(parsed.parameters.get("SIZE") or 0)
+    return sender if isinstance(sender, Reply) else Mail(sender, requests, dsn, size)
 
 
 def forward_path(argument: str, rules: Rules, *, extended: bool, utf8: bool = False) -> ForwardPath | Reply:

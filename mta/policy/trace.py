@@ -3,7 +3,7 @@
 Rules: one Received at the top; Message-ID and Date where they are missing or void; Bcc and what was meant for this daemon
 out; nothing else is touched. Trace text from a client is filtered to what a domain or an address literal may hold. A
 priority stands in one MT-Priority field, whoever gets the message: it is always sent in the same octets. RFC 5321 sections
-4.4, 6.3 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848; RFC 6710 section 4.1; RFC
+4.4 and 7.2; RFC 6409 sections 8.2 and 8.3; RFC 5322 sections 2.1.1, 3.3 and 3.6; RFC 3848; RFC 6710 section 4.1; RFC
 6758 sections 3.2 and 3.3.
 """
 
@@ -12,17 +12,14 @@ from dataclasses import dataclass
 
 from mta.model.address import AddressError, IpAddress, check_domain
 from mta.model.reply import Reply
-from mta.policy import header
+from mta.policy import header, message_checks
 from mta.policy.clients import HIGHEST_PRIORITY, lowered
 from mta.policy.compose import date_time
 from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
 from mta.policy.requests import NO_REQUESTS, PRIORITY, Requests, Wish, mt_priority, wish
 
-HOP_LIMIT = 100
-"""So many Received fields are a loop (RFC 5321 section 6.3)."""
-
-_REMOVED = frozenset({"bcc", *CONTROL_FIELDS})
+_REMOVED = frozenset({"bcc", "resent-bcc", *CONTROL_FIELDS})
 _NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
 _REMOTE_ID_LIMIT = 200
 _ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"
@@ -82,17 +79,22 @@ class Prepared:
     wish: Wish
 
 
-def prepare(start: bytes, arrival: Arrival, *, complete: bool, max_hold: float) -> Prepared | Reply:
+def prepare(
+    start: bytes, arrival: Arrival, *, complete: bool, max_hold: float, strict: bool = True, own_hops: int = 10
+) -> Prepared | Reply:
     """What is to become of a message that begins with `start` (all of it, if `complete`, else the first
-    `header.LIMIT` octets), or why it is refused. `max_hold`: seconds for which it may be held back."""
+    `header.LIMIT` octets), or why it is refused. `max_hold`: seconds for which it may be held back; `strict`: it must be
+    what RFC 5322 says; `own_hops`: so many Received fields of ours are a loop."""
     try:
         section = header.read_section(start, complete=complete, utf8=arrival.requests.utf8)
         wanted = lowered(wish(section, arrival.requests, arrival.began_at, max_hold), arrival.highest)
         controls = read_controls(section)
     except HeaderError as error:
         return error.reply
-    if sum(1 for _ in section.named("received")) >= HOP_LIMIT:
-        return Reply(554, "5.4.6", f"Mail loop: {HOP_LIMIT} or more Received fields")
+    if refusal := message_checks.loop(section, arrival.hostname, own_hops):
+        return refusal
+    if strict and (refusal := message_checks.flaw(section, start)):
+        return refusal
     return _rewritten(section, arrival, controls, wanted)
 
 

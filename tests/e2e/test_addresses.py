@@ -23,7 +23,7 @@ async def test_b25_what_can_never_be_resolved_is_refused_at_rcpt(running: World)
         assert (await client.command("RCPT TO:<b@good.test")).startswith("501"), "the bracket is missing"
         assert (await client.command("RCPT TO:<ann@good.test>")).startswith("250")
         assert (await client.command("DATA")).startswith("354")
-        await client.send(b"Subject: x\r\n\r\nx\r\n.\r\n")
+        await client.send(b"From: a@b.test\r\nSubject: x\r\n\r\nx\r\n.\r\n")
         assert (await client.reply()).startswith("250")
     (message,) = await until(lambda: mx.messages)
     assert message.forward_paths == ["ann@good.test"]
@@ -94,7 +94,7 @@ async def test_b54_nothing_hides_in_an_address(running: World, line: bytes) -> N
         assert (await client.command(line)).startswith("5")
         assert (await client.command("RCPT TO:<ann@good.test>")).startswith("250")
         await client.command("DATA")
-        await client.send(b"Subject: x\r\n\r\nx\r\n.\r\n")
+        await client.send(b"From: a@b.test\r\nSubject: x\r\n\r\nx\r\n.\r\n")
         assert (await client.reply()).startswith("250")
     await until(running.daemon.idle)
     assert mx.connections[0].verbs[:4] == ["EHLO", "MAIL", "RCPT", "DATA"]

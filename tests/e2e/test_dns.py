@@ -128,7 +128,7 @@ async def test_b21_our_own_listener_is_never_delivered_to(world: World) -> None:
 async def test_b21_a_message_that_has_seen_a_hundred_hosts_is_refused(running: World) -> None:
     trace = b"Received: from a by b; Mon, 1 Jan 2024 00:00:00 +0000\r\n"
     async with await running.daemon.client() as client:
-        reply = await client.submit(stuffed(trace * 120 + b"Subject: x\r\n\r\nx\r\n"))
+        reply = await client.submit(stuffed(trace * 120 + b"From: a@b.test\r\nSubject: x\r\n\r\nx\r\n"))
     assert reply.startswith("554 5.4.6")
     assert await running.daemon.idle()
 

@@ -11,7 +11,7 @@ from tests.support.smtp_client import stuffed
 
 async def submit_many(world: World, domain: str, count: int) -> None:
     """Over one connection."""
-    content = stuffed(b"Subject: many\r\n\r\nx\r\n")
+    content = stuffed(b"From: a@b.test\r\nSubject: many\r\n\r\nx\r\n")
     async with await world.daemon.client() as client:
         await client.command("EHLO client.test")
         for number in range(count):

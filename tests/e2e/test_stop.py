@@ -70,7 +70,7 @@ async def refused(endpoint: tuple[str, int]) -> bool:
 async def half_submitted(daemon: Daemon, recipient: str) -> SmtpClient:
     client = await daemon.client()
     await client.envelope(recipients=[recipient])
-    await client.send(b"Subject: half\r\n\r\n")
+    await client.send(b"From: a@b.test\r\nSubject: half\r\n\r\n")
     return client
 
 

@@ -1,6 +1,7 @@
 """What programs hand over, and what of it gets 250: areas A and J of the field cases, and B48, B56."""
 
 import asyncio
+import email
 import shutil
 import smtplib
 from pathlib import Path
@@ -9,11 +10,10 @@ import pytest
 
 from tests.e2e.world import SENDER, World
 from tests.support.daemon import Daemon, until
-from tests.support.smtp_client import stuffed
 
 WHOLE = (
     b"EHLO c\r\nMAIL FROM:<app@shop.test>\r\nRCPT TO:<ann@good.test>\r\nRCPT TO:<bob@good.test>\r\nDATA\r\n"
-    b"Subject: x\r\n\r\nx\r\n"
+    b"From: a@b.test\r\nSubject: x\r\n\r\nx\r\n"
 )
 
 
@@ -78,11 +78,11 @@ async def test_b02_parameters_as_ehlo_promises(running: World) -> None:
 @pytest.mark.parametrize(
     "meant",
     [
-        b"Subject: x\r\n\r\n.first\r\n..\r\nend\r\n",
-        b"Subject: x\n\n.first\n..\nend\n",
-        b"Subject: x\n\none\n..two\r\nthree\r\n..four\r\n",
-        b"Subject: x\r\n\r\nwww.\r\n.example.org\r\n.\r\nlast line without an end",
-        b"Subject: x\r\n\r\nlone\rreturn\r\n",
+        b"From: a@b.test\r\nSubject: x\r\n\r\n.first\r\n..\r\nend\r\n",
+        b"From: a@b.test\nSubject: x\n\n.first\n..\nend\n",
+        b"From: a@b.test\nSubject: x\n\none\n..two\r\nthree\r\n..four\r\n",
+        b"From: a@b.test\r\nSubject: x\r\n\r\nwww.\r\n.example.org\r\n.\r\nlast line without an end",
+        b"From: a@b.test\r\nSubject: x\r\n\r\nlone\rreturn\r\n",
     ],
 )
 async def test_b39_what_python_meant_is_what_arrives(running: World, meant: bytes) -> None:
@@ -102,10 +102,10 @@ async def test_b39_what_python_meant_is_what_arrives(running: World, meant: byte
 async def test_b39_a_raw_session_s_dots_and_nul(running: World) -> None:
     mx = await running.mx("good.test")
     async with await running.daemon.client() as client:
-        reply = await client.submit(b"Subject: x\r\n\r\n..first\r\n...\r\n", recipients=["ann@good.test"])
+        reply = await client.submit(b"From: a@b.test\r\nSubject: x\r\n\r\n..first\r\n...\r\n", recipients=["ann@good.test"])
         assert reply.startswith("250")
         await client.command("RSET")
-        reply = await client.submit(b"Subject: x\r\n\r\na\0b\r\n", recipients=["ann@good.test"])
+        reply = await client.submit(b"From: a@b.test\r\nSubject: x\r\n\r\na\0b\r\n", recipients=["ann@good.test"])
         assert reply.startswith("554 5.6.0")
     (message,) = await until(lambda: mx.messages)
     assert message.content.endswith(b"\r\n\r\n.first\r\n..\r\n")
@@ -119,9 +119,9 @@ async def test_b40_lines_and_sizes_at_their_limits(world: World) -> None:
     await world.daemon.start()
     async with await world.daemon.client() as client:
         for line, code in ((997, "250"), (998, "250"), (999, "554 5.6.0"), (65_000, "554 5.6.0"), (3_000_000, "55")):
-            body = b"Subject: x\r\n\r\n" + b"x" * line + b"\r\n"
+            body = b"From: a@b.test\r\nSubject: x\r\n\r\n" + b"x" * line + b"\r\n"
             assert (await client.submit(body, recipients=[f"l{line}@good.test"])).startswith(code), line
-        head = b"Subject: x\r\nMessage-ID: <a@b.test>\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\n\r\n"
+        head = b"From: a@b.test\r\nSubject: x\r\nMessage-ID: <a@b.test>\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\n\r\n"
         room = 100 * 1024 - len(head)
         for octets, code in ((room, "250"), (room + 1, "552 5.3.4")):
             body = head + (b"x" * 78 + b"\r\n") * (octets // 80) + b"x" * (octets % 80 - 2) + b"\r\n"
@@ -133,13 +133,25 @@ async def test_b40_lines_and_sizes_at_their_limits(world: World) -> None:
     assert max(len(line) for message in mx.messages for line in message.content.split(b"\r\n")) == 998
 
 
+async def test_lin15_a_long_line_arrives_in_lines_that_are_legal(world: World) -> None:
+    """To a server that takes 7-bit alone: what was sent is 8-bit no more."""
+    world.configure("submission", long_lines="encode")
+    mx = await world.mx("good.test", extensions=("PIPELINING",))
+    await world.daemon.start()
+    body = "Grüße! ".encode() * 1000 + b"\r\n.\r\n"
+    await world.daemon.submit("ann@good.test", body=body)
+    (message,) = await until(lambda: mx.messages)
+    assert max(map(len, message.content.split(b"\r\n"))) <= 998
+    assert email.message_from_bytes(message.content).get_payload(decode=True) == body
+
+
 async def test_b40_fifty_megabytes_without_any_dot_cost_no_memory(world: World) -> None:
     world.configure("submission", max_message_size="1MiB")
     await world.daemon.start()
     before = _resident(world.daemon.pid)
     async with await world.daemon.client() as client:
         await client.envelope(recipients=["ann@good.test"])
-        await client.send(b"Subject: x\r\n\r\n")
+        await client.send(b"From: a@b.test\r\nSubject: x\r\n\r\n")
         for _ in range(50):
             await client.send(b"x" * 2**20)
         assert _resident(world.daemon.pid) - before < 10 * 2**20
@@ -230,16 +242,19 @@ async def test_b48_no_space_is_452_and_passes(world: World) -> None:
     assert [message.forward_paths for message in mx.messages] == [["bob@good.test"]]
 
 
+LETTER = b"From: a@b.test\r\nSubject: x\r\n\r\nx\r\n"
+
+
 @pytest.mark.parametrize("table", ["messages", "recipients", "content"])
 async def test_b56_internal_trouble_is_temporary_and_tells_nothing(running: World, table: str) -> None:
     """The log has the details, under the id that the client was given; the session can be used again."""
     mx, daemon = await running.mx("good.test"), running.daemon
     async with await daemon.client() as client:
         with running.failing(table):
-            reply = await client.submit(stuffed(b"Subject: x\r\n\r\nx\r\n"), recipients=["ann@good.test"])
+            reply = await client.submit(LETTER, recipients=["ann@good.test"])
         assert reply.startswith("451 4.3.0 ")
         assert not any(word in reply for word in ("/var", "disk", "Error", "sqlite", "SELECT"))
-        assert (await client.submit(stuffed(b"Subject: x\r\n\r\nx\r\n"), recipients=["bob@good.test"])).startswith("250")
+        assert (await client.submit(LETTER, recipients=["bob@good.test"])).startswith("250")
     (trouble,) = daemon.logged("trouble", level="error")
     assert "disk I/O error" in trouble["detail"]
     assert reply.split("error ")[1].rstrip(")") in trouble["what"]

@@ -111,7 +111,7 @@ def test_what_mail_asks_is_taken_beside_the_sender() -> None:
     argument = "FROM:<a@b.example> size=1 by=60;n MT-PRIORITY=3 BODY=8BITMIME holdfor=5"
     heard = acceptance.mail(argument, Rules(), extended=True, now=NOW)
     deadline = DeliverBy(NOW + 60, ByMode.NOTIFY)
-    assert heard == acceptance.Mail("a@b.example", Requests(3, deadline, NOW + 5, "for;5"))
+    assert heard == acceptance.Mail("a@b.example", Requests(3, deadline, NOW + 5, "for;5"), size=1)
 
 
 @pytest.mark.parametrize("parameter", ["BY=60;N", "HOLDFOR=5", "HOLDUNTIL=2027-01-01T00:00:00Z", "MT-PRIORITY=1"])

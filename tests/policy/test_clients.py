@@ -94,7 +94,7 @@ ARRIVAL = Arrival("c.test", True, INSIDE, "mail.out.test", "Q1", "", 1.7e9, URGE
 
 def test_pri02_pri04_the_lowered_priority_is_what_is_written() -> None:
     """The header field that agreed with the parameter says the lowered one too, and so does the trace."""
-    made = prepare(b"MT-Priority: 6\r\nSubject: x\r\n\r\n", ARRIVAL, complete=True, max_hold=1.0)
+    made = prepare(b"From: a@b.test\r\nMT-Priority: 6\r\nSubject: x\r\n\r\n", ARRIVAL, complete=True, max_hold=1.0)
     assert isinstance(made, Prepared)
     assert (made.wish.priority, made.wish.mail_class) == (0, MailClass.NORMAL)
     assert made.by.count(b"MT-Priority: 0\r\n") == 1
@@ -105,7 +105,7 @@ def test_pri02_pri04_the_lowered_priority_is_what_is_written() -> None:
 @pytest.mark.parametrize("field", [b"Priority: urgent", b"MT-Priority: 9"])
 def test_pri02_pri05_a_field_is_lowered_without_a_word(field: bytes) -> None:
     arrival = replace(ARRIVAL, requests=NO_REQUESTS)
-    made = prepare(field + b"\r\n\r\n", arrival, complete=True, max_hold=1.0)
+    made = prepare(b"From: a@b.test\r\n" + field + b"\r\n\r\n", arrival, complete=True, max_hold=1.0)
     assert isinstance(made, Prepared)
     assert made.wish.mail_class is MailClass.NORMAL
 

@@ -38,7 +38,7 @@ OWN = b"Message-ID: <own@shop.test>\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\n"
 
 
 def prepared(content: bytes) -> Prepared:
-    result = prepare(content, ARRIVAL, complete=True, max_hold=DAY)
+    result = prepare(content, ARRIVAL, complete=True, max_hold=DAY, strict=False)
     assert isinstance(result, Prepared), result
     return result
 
@@ -49,7 +49,7 @@ def whole(content: bytes) -> bytes:
 
 
 def refusal(content: bytes, *, complete: bool = True) -> str:
-    result = prepare(content, ARRIVAL, complete=complete, max_hold=DAY)
+    result = prepare(content, ARRIVAL, complete=complete, max_hold=DAY, strict=False)
     assert isinstance(result, Reply)
     return str(result)
 
@@ -132,7 +132,7 @@ def test_the_header_section_must_end_in_what_is_looked_at() -> None:
     start = b"Subject: x\r\n" * 10
     assert "longer" in refusal(start + b"Subj", complete=False)
     assert "longer" in refusal(start, complete=False)
-    assert isinstance(prepare(start + b"\r\nbo", ARRIVAL, complete=False, max_hold=DAY), Prepared)
+    assert isinstance(prepare(start + b"\r\nbo", ARRIVAL, complete=False, max_hold=DAY, strict=False), Prepared)
 
 
 @given(st.integers(0, 80))
@@ -149,7 +149,8 @@ def test_dat21_eight_bit_octets_are_refused_by_the_fields_name() -> None:
 def test_b21_hdr19_a_loop_is_refused() -> None:
     assert refusal(b"Received: x\r\n" * 100 + b"\r\n").startswith("554 5.4.6")
     assert whole(b"Received: x\r\n" * 99 + b"\r\n").startswith(RECEIVED + b"Received: x\r\n")
-    assert isinstance(prepare(b"\r\n" + b"Received: x\r\n" * 200, ARRIVAL, complete=True, max_hold=DAY), Prepared)
+    below = prepare(b"\r\n" + b"Received: x\r\n" * 200, ARRIVAL, complete=True, max_hold=DAY, strict=False)
+    assert isinstance(below, Prepared)
 
 
 # ---------------------------------------------------------------- trace
@@ -220,7 +221,7 @@ def test_hdr12_the_received_field_names_the_priority_of_mail(given: int | None, 
 )
 def test_pri04_a_priority_is_said_once_in_the_content(given: int | None, fields: bytes, kept: bytes, added: bytes) -> None:
     arrival = replace(ARRIVAL, requests=Requests(priority=given))
-    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY)
+    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY, strict=False)
     assert isinstance(result, Prepared)
     assert result.by == received(arrival) + kept + OWN + added
 
@@ -228,7 +229,7 @@ def test_pri04_a_priority_is_said_once_in_the_content(given: int | None, fields:
 def test_what_says_when_a_message_is_to_be_sent_is_taken_out() -> None:
     fields = b"latest-delivery-time: 2h\r\nX: y\r\nDeferred-Delivery:\r\n 1h\r\n"
     arrival = replace(ARRIVAL, began_at=AT - 10)
-    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY)
+    result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY, strict=False)
     assert isinstance(result, Prepared)
     assert result.by == RECEIVED + b"X: y\r\n" + OWN
     assert (result.wish.not_before, result.wish.deliver_by) == (AT + 3590, DeliverBy(AT + 7190, ByMode.HANDOVER))
