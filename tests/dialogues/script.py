@@ -99,6 +99,7 @@ class Script:
 
     async def _hear(self, step: dict[str, Any], sent: bytes, expected: str) -> None:
         self.last = await self.client.reply()
+        expected = expected.replace("{{each}}", self.words["{{each}}"])
         assert re.search(expected, self.last), (step, self.last)
         check_codes(self.last, sent)
         if queued := _QUEUED.search(self.last):
