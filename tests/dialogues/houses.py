@@ -17,6 +17,7 @@ from tests.dialogues.script import Client
 from tests.e2e.world import World, no_surprise
 from tests.support.daemon import free_port, mta, toml
 from tests.support.mx import EXTENSIONS, Message, ScriptedMx
+from tests.support.offered import keywords
 
 USER, PASSWORD = "shop", "correct horse"
 """Base64 of NUL shop NUL password is AHNob3AAY29ycmVjdCBob3JzZQ==."""
@@ -56,12 +57,12 @@ class House:
         """The keywords at a door, and STARTTLS' keywords with it."""
         if door not in self.offered:
             async with await Client.at(door, self.doors[door]) as client:
-                lines = (await client.command("EHLO probe.test")).split("\n")[1:]
-                if "STARTTLS" in {line[4:] for line in lines}:
+                found = keywords(await client.command("EHLO probe.test"))
+                if "STARTTLS" in found:
                     await client.command("STARTTLS")
                     await client.start_tls()
-                    lines += (await client.command("EHLO probe.test")).split("\n")[1:]
-            self.offered[door] = {line[4:].split()[0].upper() for line in lines}
+                    found |= keywords(await client.command("EHLO probe.test"))
+            self.offered[door] = found
         return self.offered[door]
 
 

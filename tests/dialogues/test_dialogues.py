@@ -17,6 +17,7 @@ from tests.dialogues.houses import Houses
 from tests.dialogues.script import Client, Script, check_codes
 from tests.support.daemon import until
 from tests.support.mx import EXTENSIONS
+from tests.support.offered import require
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,12 +62,6 @@ def _steps(dialogue: dict[str, Any]) -> list[dict[str, Any]]:
             for other in ("CONPERM", "TRANSID=<1@x.test>", "XCLIENT=1", "BODY8=1")
         ]
     return steps
-
-
-def require(needed: set[str], offered: set[str]) -> None:
-    """Never silent: tests/run with CI=true takes no skipped test."""
-    if missing := sorted(needed - offered):
-        pytest.skip(f"needs {' '.join(missing)}, which EHLO does not offer")
 
 
 @pytest.mark.parametrize(("dialogue", "each"), DIALOGUES)

@@ -9,7 +9,7 @@ from tests.support.memory_transport import MemoryTransport
 from tests.support.submission import Bench, bench
 from tests.support.virtual import VirtualLoop
 
-TURNS = 60
+TURNS = 1000
 """Turns of the loop in which a session has done all that it can do."""
 
 
@@ -54,16 +54,21 @@ class Wire:
         return self.loop.run_until_complete(coroutine)
 
     def settle(self) -> None:
-        self.run(_turns())
+        self.run(_turns(TURNS))
 
     def send(self, data: bytes) -> list[str]:
         """The replies to it."""
-        self.run(self._feed(data))
+        self.feed(data)
+        self.settle()
         return self.replies()
+
+    def feed(self, data: bytes) -> None:
+        """The session may not have done with it yet."""
+        self.run(self._feed(data))
 
     async def _feed(self, data: bytes) -> None:
         self.transport.feed(data)
-        await _turns()
+        await _turns(2)
 
     def replies(self) -> list[str]:
         """Those that have come since the last look."""
@@ -100,6 +105,10 @@ class Wire:
         assert not [fact for fact in self.bench.facts if type(fact).__name__ == "Trouble"], self.bench.facts
 
 
-async def _turns() -> None:
-    for _ in range(TURNS):
+async def _turns(count: int) -> None:
+    """At most `count`, and no more when nobody has anything to do."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
         await asyncio.sleep(0)
+        if not loop._ready:  # type: ignore[attr-defined]
+            return
