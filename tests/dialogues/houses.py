@@ -94,7 +94,8 @@ class Houses:
         refusal = await _prepare(world)
         if refusal:
             return refusal
-        dest = await world.mx("dest.test", extensions=(*EXTENSIONS, "SMTPUTF8"))
+        world.home.extensions = (*EXTENSIONS, "SMTPUTF8")
+        dest = await world.mx("dest.test", extensions=world.home.extensions)
         world.route("sender.test", world.home.address)
         self._stack.enter_context(no_surprise(world.daemon))
         await world.daemon.start()

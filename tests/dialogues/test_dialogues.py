@@ -16,7 +16,6 @@ import yaml
 from tests.dialogues.houses import Houses
 from tests.dialogues.script import Client, Script, check_codes
 from tests.support.daemon import until
-from tests.support.mx import EXTENSIONS
 from tests.support.offered import require
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -89,7 +88,6 @@ async def test_ext10_what_is_told_of_utf8_mail_is_utf8(houses: Houses) -> None:
     """RFC 6533: the DSN to a sender beyond ASCII, about a domain that does not exist."""
     house = await houses.get("plain")
     home = house.world.home
-    home.extensions = (*EXTENSIONS, "SMTPUTF8")
     require({"SMTPUTF8", "DSN"}, await house.offers("plain"))
     async with await Client.at("plain", house.doors["plain"]) as client:
         await client.command("EHLO client.test")
