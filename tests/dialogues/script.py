@@ -1,4 +1,4 @@
-"""One dialogue of the YAML files (README.md has the format), spoken over a connection of its own.
+"""One dialogue of the YAML files (shared.yaml and session.yaml tell the format), spoken over a connection of its own.
 
 Every reply of every dialogue is held to what all replies promise: form, length and ASCII (LIN-18, LIN-19, SES-30: see
 `SmtpClient.reply`), enhanced codes that fit (SES-02, EXT-02), and an answer within ten seconds (SES-26).

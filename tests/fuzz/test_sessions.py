@@ -149,7 +149,7 @@ class Session(RuleBasedStateMachine):
     @precondition(lambda self: self.alive)
     @rule(recipient=st.sampled_from(RECIPIENTS))
     def rcpt(self, recipient: str) -> None:
-        if not self.open:
+        if not self.open or self.chunked:
             self.say(f"RCPT TO:{recipient}\r\n", "503 5.5.1", "501", "55")
             return
         reply = self.say(f"RCPT TO:{recipient}\r\n", "250 2.1.5", "501 5", "55", "452 4.5.3")
