@@ -123,13 +123,20 @@ class Conversation:
         if command is None or "\0" in rest:
             return self._count_junk(_UNRECOGNIZED)
         argument = rest.strip(" \t")
+        if command is Conversation._bdat:  # whatever is wrong, its octets are no commands
+            return self._bdat(argument)
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
-        if self._offers_tls and self._settings.tls_required and command not in _IN_CLEAR:
+        if self._is_too_early and command not in _IN_CLEAR:
             return Answer(wire(_TLS_FIRST), Next.FLUSH, refused=(_TLS_FIRST, verb.upper()))
         if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
             return Answer(wire(_NOT_ASCII), Next.FLUSH)
         return command(self, argument)
+
+    @property
+    def _is_too_early(self) -> bool:
+        """TLS has to begin first."""
+        return self._offers_tls and self._settings.tls_required
 
     def reset(self) -> None:
         self.transaction.discard()
@@ -288,6 +295,8 @@ class Conversation:
 
     def _bdat(self, argument: str) -> Answer:
         """A chunk that can't be found in what follows is as lost as one that was refused."""
+        if self._is_barred and (junk := self._count_junk(_NO_SERVICE)).then is Next.CLOSE:
+            return junk
         announced = chunk_size(argument)
         if announced is None:
             self.transaction.break_chunks()
@@ -303,6 +312,10 @@ class Conversation:
 
     def _content_refusal(self) -> Reply | None:
         """Why no content can come now."""
+        if self._is_barred:
+            return _NO_SERVICE
+        if self._is_too_early:
+            return _TLS_FIRST
         if self.transaction.reverse_path is None:
             return Reply(503, "5.5.1", "Send MAIL first")
         if not self.transaction.recipients:
@@ -334,6 +347,5 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
 }
 _IN_CLEAR = frozenset(_COMMANDS[verb] for verb in ("EHLO", "HELO", "NOOP", "QUIT", "STARTTLS"))
 """What is heard before TLS where that is required (RFC 3207 section 4)."""
-_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy, Conversation._bdat})
-"""Commands that have answers of their own to what is not ASCII: addresses, which may be (RFC 6531 sections 3.4 and 3.5),
-and a lost chunk."""
+_HEAR_ALL = frozenset({Conversation._mail, Conversation._rcpt, Conversation._vrfy})
+"""Commands whose addresses may be more than ASCII, or have codes of their own for it (RFC 6531 sections 3.4 and 3.5)."""

@@ -213,6 +213,15 @@ async def test_dat12_dat13_ses14_octets_of_a_refused_chunk_are_no_commands(start
     assert len(running.spool.accepted) == 1
 
 
+async def test_dat12_ses29_one_who_may_only_leave_sends_no_commands_in_a_chunk(start: Start) -> None:
+    running = await start(allow=())
+    async with await SmtpClient.connect(running.endpoint) as client:
+        assert client.greeting.startswith("554 ")
+        for _ in range(18):
+            assert (await bdat(client, b"QUIT\r\n", " LAST")).startswith("503 5.5.1 ")
+        assert (await client.command("QUIT")).startswith("221 ")
+
+
 async def test_dat13_dat15_dat18_after_a_failed_chunk_nothing_but_rset_helps(start: Start) -> None:
     running = await start(max_message_size=1024)
     async with await SmtpClient.connect(running.endpoint) as client:
