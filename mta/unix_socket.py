@@ -46,7 +46,9 @@ def listening(path: Path, what: str, mode: int, backlog: int) -> UnixSocket:
 def _made(path: Path, what: str, mode: int, backlog: int) -> socket.socket:
     """It is made under another name and moved there when all is right with it, so that nobody meets it half made, and no
     umask of the whole process is touched."""
-    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        path.parent.chmod(FOLDER_MODE)  # the group that a socket is for has to get there, whatever the umask
     _check_free(path, what)
     draft = path.with_name(f".{os.getpid()}")
     draft.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
-from mta.config.checks import warnings
+from mta.config.checks import at_doors, warnings
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 from mta.config.users import NOBODY, Users
@@ -28,9 +28,9 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery
-from mta.listener.server import Listener
+from mta.listener.server import Listener, place
 from mta.listener.settings import ListenerSettings
-from mta.model.door import Scheme
+from mta.model.door import Door, Scheme
 from mta.model.events import Fact, Trouble
 from mta.observe.metrics import Metrics
 from mta.ports import Observer
@@ -96,6 +96,7 @@ class Daemon:
     async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
         sockets = list(sockets)
         self._read_certificate(sockets)
+        _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
@@ -121,7 +122,7 @@ class Daemon:
         self.certificate = self.runtime.certificate(self.config)
         if self.certificate.context is None and any(scheme is Scheme.TLS for scheme, _ in sockets):
             advice = "systemd opened a socket named tls for us: expected certificate and key"
-            raise ConfigError("the configuration", [Problem("submission.tls", advice)])
+            _refuse([Problem("submission.tls", advice)])
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
@@ -189,7 +190,9 @@ class Daemon:
             raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
 
     def reload(self, config: Config, users: Users = NOBODY) -> None:
-        """Takes what can change while it runs; what can't is said and waits for a restart."""
+        """Takes what can change while it runs; what can't is said and waits for a restart. Raises `ConfigError`, and nothing
+        has changed."""
+        _refuse(at_doors(config, self.listener.doors))
         for key, old, new in self._fixed(config):
             if old != new:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
@@ -259,3 +262,8 @@ class Daemon:
         except Exception as error:
             self.observe(Trouble("error", f"the {what} did not stop in order", repr(error)))
 
+
+def _refuse(problems: Iterable[Problem]) -> None:
+    """Raises `ConfigError` if there are any."""
+    if found := [*problems]:
+        raise ConfigError("the configuration", found)

@@ -31,9 +31,7 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 
 
 def contradictions(config: Config) -> Iterator[Problem]:
-    if not config.submission.i_know_this_is_an_open_relay:
-        yield from _open_relay(config)
-    yield from _who_may_log_in(config)
+    yield from _who_may_submit(config)
     yield from _client_rules(config)
     yield from _loops(config)
     yield from _repeated_doors(config.submission.listen)
@@ -63,7 +61,20 @@ def warnings(config: Config) -> Iterator[Problem]:
             yield Problem(f"{key}.deadline", "not before give_up_after: it changes nothing")
 
 
+def at_doors(config: Config, doors: Iterable[Door]) -> Iterator[Problem]:
+    """What is wrong with who may submit where the daemon really listens: systemd's sockets take the place of `listen`, and a
+    reload neither opens nor closes any."""
+    real = config.submission.model_copy(update={"listen": tuple(doors)})
+    yield from _who_may_submit(config.model_copy(update={"submission": real}))
+
+
 # ---------------------------------------------------------------- who may submit
+def _who_may_submit(config: Config) -> Iterator[Problem]:
+    if not config.submission.i_know_this_is_an_open_relay:
+        yield from _open_relay(config)
+    yield from _who_may_log_in(config)
+
+
 def _open_relay(config: Config) -> Iterator[Problem]:
     """Whoever may submit may send mail to everybody: no network of strangers, on no listener that they reach."""
     reachable = _reachable(config)

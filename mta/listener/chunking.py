@@ -11,7 +11,9 @@ from mta.listener.settings import ListenerSettings
 from mta.model.reply import Reply
 from mta.spool.base import ContentBuffer
 
+_COMMAND = re.compile(rb"BDAT(?![0-9A-Za-z])", re.IGNORECASE)
 _ARGUMENT = re.compile(r"([0-9]{1,20})(?:[ \t]+(LAST))?\Z", re.IGNORECASE)
+_SIZE = re.compile(r"[0-9]{1,20}(?![0-9])")
 
 BAD_CHUNK = Reply(501, "5.5.4", "Syntax: BDAT size [LAST]")
 
@@ -25,10 +27,17 @@ class Chunk:
     refusal: Reply | None = None
 
 
-def chunk_size(argument: str) -> tuple[int, bool] | None:
-    """The size, and whether LAST was said; None where it can't be told how many octets follow."""
-    match = _ARGUMENT.match(argument)
-    return (int(match[1]), match[2] is not None) if match else None
+def announces_chunk(line: bytes) -> bool:
+    """Whether a line is a BDAT, with whatever flaw: then octets may follow that are no commands."""
+    return _COMMAND.match(line) is not None
+
+
+def announced(argument: str) -> Chunk | None:
+    """What the argument of BDAT says; None where it can't be told how many octets follow."""
+    if match := _ARGUMENT.match(argument):
+        return Chunk(int(match[1]), match[2] is not None)
+    size = _SIZE.match(argument)
+    return Chunk(int(size[0]), False, BAD_CHUNK) if size else None
 
 
 class Chunks:

@@ -8,11 +8,12 @@ BDAT, whose octets are then missing; the extensions listed are those that work. 
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
 from mta.listener import auth
-from mta.listener.chunking import BAD_CHUNK, Chunk, chunk_size
+from mta.listener.chunking import BAD_CHUNK, Chunk, announced, announces_chunk
 from mta.listener.gate import Permit
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
@@ -29,11 +30,14 @@ JUNK_LIMIT = 20
 
 _NAME_SHOWN = 64
 """Characters of a name that failed."""
+STRANGERS_CHUNK = 64 * 1024
+"""Octets that one who may not submit is listened to for; a larger chunk would hold the session as long as it drips."""
+
 _PRINTABLE = re.compile(r"[\t -~]*\Z")
 _HELLO = Reply(250, None, "")
 _BYE = Reply(221, "2.0.0", "Bye")
 _OK = Reply(250, "2.0.0", "Ok")
-_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT")
+_HELP = Reply(214, "2.0.0", "Commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY EXPN HELP QUIT STARTTLS AUTH")
 _CANNOT_VERIFY = Reply(252, "2.0.0", "Cannot verify, but a message will be accepted and delivery attempted")
 _UNRECOGNIZED = Reply(500, "5.5.2", "Command not recognized")
 _NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
@@ -116,6 +120,8 @@ class Conversation:
         """The answer to a command line without its CRLF; None is one that was too long, and began with `cut`."""
         if self._exchange is not None:
             return self._step(self._exchange.hear(line))
+        if announces_chunk(cut if line is None else line):  # whatever is wrong with it, its octets are no commands
+            return self._bdat(line)
         if line is None:
             return self._count_junk(auth.TOO_LONG if cut.upper() == b"AUTH " else _TOO_LONG)
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
@@ -123,8 +129,6 @@ class Conversation:
         if command is None or "\0" in rest:
             return self._count_junk(_UNRECOGNIZED)
         argument = rest.strip(" \t")
-        if command is Conversation._bdat:  # whatever is wrong, its octets are no commands
-            return self._bdat(argument)
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
         if self._is_too_early and command not in _IN_CLEAR:
@@ -259,7 +263,7 @@ class Conversation:
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
         if not self.may_submit:
-            return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {argument}"))
+            return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
         if not isinstance(heard, Reply):
@@ -278,11 +282,12 @@ class Conversation:
         utf8 = self.transaction.requests.utf8
         recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
-            recipient = self._permit.recipient_refusal(self._now()) or recipient
-        if not isinstance(recipient, Reply):
-            refusal = self.transaction.add(recipient, self._settings.max_recipients)
-            return Answer(wire(refusal) if refusal else b"250 2.1.5 Ok\r\n")
-        return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
+            refusal = self.transaction.overflow(recipient, self._settings.max_recipients)
+            recipient = refusal or self._permit.recipient_refusal(self._now()) or recipient
+        if isinstance(recipient, Reply):
+            return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
+        self.transaction.add(recipient)
+        return Answer(b"250 2.1.5 Ok\r\n")
 
     def _data(self, argument: str) -> Answer:
         if argument:
@@ -293,15 +298,18 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")), Next.FLUSH)
         return Answer(b"", Next.CONTENT)
 
-    def _bdat(self, argument: str) -> Answer:
+    def _bdat(self, line: bytes | None) -> Answer:
         """A chunk that can't be found in what follows is as lost as one that was refused."""
         if self._is_barred and (junk := self._count_junk(_NO_SERVICE)).then is Next.CLOSE:
             return junk
-        announced = chunk_size(argument)
-        if announced is None:
+        chunk = None if line is None else announced(line[len("BDAT") :].decode("latin-1").strip(" \t"))
+        if chunk is None:
             self.transaction.break_chunks()
-            return Answer(wire(BAD_CHUNK), Next.FLUSH)
-        return Answer(b"", Next.CHUNK, chunk=Chunk(*announced, self._content_refusal()))
+            return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG), Next.FLUSH)
+        if not self.may_submit and chunk.size > STRANGERS_CHUNK:
+            return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too large a chunk")), Next.CLOSE)
+        refusal = self._content_refusal() or chunk.refusal
+        return Answer(b"", Next.CHUNK, chunk=replace(chunk, refusal=refusal))
 
     def end_chunk(self, chunk: Chunk, reply: Reply) -> None:
         """A chunk was answered with `reply`."""
@@ -336,7 +344,6 @@ _COMMANDS: dict[str, Callable[[Conversation, str], Answer]] = {
     "MAIL": Conversation._mail,
     "RCPT": Conversation._rcpt,
     "DATA": Conversation._data,
-    "BDAT": Conversation._bdat,
     "RSET": Conversation._rset,
     "NOOP": Conversation._noop,
     "VRFY": Conversation._vrfy,

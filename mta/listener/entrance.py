@@ -12,6 +12,7 @@ from typing import cast
 
 from mta.listener.origin import Origin, origin
 from mta.listener.tls import HANDSHAKE_TIMEOUT, reason, secure
+from mta.model.address import IpAddress
 from mta.policy.proxy_protocol import ProxyHeaderError, read_header
 
 PATIENCE = HANDSHAKE_TIMEOUT
@@ -37,6 +38,11 @@ class Entrance(asyncio.Protocol):
         self._awaits_header = False
         self._handshake: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def peer(self) -> IpAddress | None:
+        """Of the connection: a proxy's, where there is one."""
+        return self._origin.peer
 
     # ------------------------------------------------ the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -128,7 +128,7 @@ class Intake:
         )
         if isinstance(prepared, Reply):
             return prepared
-        if refusal := await self._refusal(prepared, settings):
+        if refusal := await self._refusal(prepared, client.user, settings):
             return refusal
         content.replace_prefix(prepared.length, prepared.by)
         if prepared.wish.asked is not None:
@@ -143,12 +143,12 @@ class Intake:
         flaw = self._flaw(decoder)
         return self._refused(flaw, client) if flaw is not None else None
 
-    async def _refusal(self, prepared: trace.Prepared, settings: ListenerSettings) -> Reply | None:
+    async def _refusal(self, prepared: trace.Prepared, user: str, settings: ListenerSettings) -> Reply | None:
         """A program that submits again what it submitted in time hears of the duplicate, not of the time that has passed."""
         key, past = prepared.controls.key, prepared.wish.past
         if settings.require_key and not key:
             return _KEY_REQUIRED
-        if past and not (key and await self._spool.find(key)):
+        if past and not (key and await self._spool.knows(key, user)):
             return Reply(554, "5.6.0", f"Header field {past} names a time that has passed")
         return None
 

@@ -124,7 +124,7 @@ class Listener:
     @property
     def doors(self) -> tuple[Door, ...]:
         """Where it listens."""
-        return tuple(_place(door, sock.getsockname()) for door, server in self._servers for sock in server.sockets)
+        return tuple(place(door, sock.getsockname()) for door, server in self._servers for sock in server.sockets)
 
     @property
     def endpoints(self) -> tuple[tuple[str, int], ...]:
@@ -184,7 +184,9 @@ class Listener:
 
     def _entered(self, entrance: Entrance) -> bool:
         self._entering[entrance] = None
-        return not self._stops and self.sessions <= self.settings.max_connections
+        if self._stops or self.sessions > self.settings.max_connections:
+            return False
+        return self.settings.admits(entrance.peer) or self._strangers <= self._room_for_strangers
 
     def _left(self, entrance: Entrance, origin: Origin, why: str) -> None:
         self._entering.pop(entrance, None)
@@ -209,17 +211,22 @@ class Listener:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
         if client.local or self.settings.admits(client.peer):
             return None
-        return self._stranger_refusal() if self.settings.users else _BARRED
+        if self._strangers >= self._room_for_strangers:
+            return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
+        return None if self.settings.users else _BARRED
 
-    def _stranger_refusal(self) -> Reply | None:
-        """Those who have not authenticated may not take all the places from those who may submit."""
-        strangers = sum(not session.may_submit for session in self._sessions)
-        if strangers < max(self.settings.max_connections // STRANGERS_SHARE, 1):
-            return None
-        return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
+    @property
+    def _strangers(self) -> int:
+        """Clients that may not submit, or not yet: they may not take all the places from those who may."""
+        entering = sum(not self.settings.admits(it.peer) for it in self._entering)
+        return entering + sum(not session.may_submit for session in self._sessions)
+
+    @property
+    def _room_for_strangers(self) -> int:
+        return max(self.settings.max_connections // STRANGERS_SHARE, 1)
 
 
-def _place(door: Door, name: object) -> Door:
+def place(door: Door, name: object) -> Door:
     """With what a socket says where it is; a unix socket's file was moved since it was bound."""
     if isinstance(name, tuple):
         return Door(name[0], name[1], door.scheme)

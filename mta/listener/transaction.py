@@ -28,16 +28,18 @@ class Transaction:
     chunks: Chunks | None = None
     is_broken: bool = False
 
-    def add(self, forward_path: ForwardPath, limit: int) -> Reply | None:
-        """The recipients of a RCPT, each mailbox once; or why there is no room for them: then nothing has changed."""
-        new = {_mailbox(recipient): recipient for recipient in forward_path.recipients}
-        if len(self.recipients) >= limit and not new.keys() <= self.recipients.keys():
-            return TOO_MANY_RECIPIENTS
-        for mailbox, recipient in new.items():
-            known = self.recipients.get(mailbox)
+    def overflow(self, forward_path: ForwardPath, limit: int) -> Reply | None:
+        """Why there is no room for the recipients of a RCPT."""
+        if len(self.recipients) < limit or all(_mailbox(it) in self.recipients for it in forward_path.recipients):
+            return None
+        return TOO_MANY_RECIPIENTS
+
+    def add(self, forward_path: ForwardPath) -> None:
+        """The recipients of a RCPT, each mailbox once."""
+        for recipient in forward_path.recipients:
+            known = self.recipients.get(mailbox := _mailbox(recipient))
             self.recipients[mailbox] = together(known, recipient) if known else recipient
         self.sole = forward_path.address if self.sole in (None, forward_path.address) else ""
-        return None
 
     def break_chunks(self) -> None:
         """A chunk is lost: so is what came before it, and what will come behind it."""

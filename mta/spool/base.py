@@ -481,6 +481,10 @@ class Spool(Protocol):
         """These were told by other means than mail: their marks go out. One that is gone already is passed over."""
         ...
 
+    async def knows(self, key: str, scope: str) -> bool:
+        """Whether a message with this idempotency key is remembered in its scope."""
+        ...
+
     # ------------------------------------------------ persons
     async def find(self, ref: str) -> Sequence[str]:
         """Queue ids of what `ref` names: a queue id, else a Message-ID in angle brackets, else an idempotency key."""

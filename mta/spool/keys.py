@@ -32,6 +32,11 @@ def earlier(db: sqlite3.Connection, effects: Effects, busy: Collection[int], new
     return Earlier(as_text(queue_id), status, clash)
 
 
+def knows(db: sqlite3.Connection, key: str, scope: str) -> bool:
+    found = db.execute("SELECT 1 FROM messages WHERE idempotency_key = ? AND scope = ?", (key, scope)).fetchone()
+    return found is not None
+
+
 def _by_key(db: sqlite3.Connection, new: NewMessage) -> tuple[int, object, object] | None:
     row: tuple[int, object, object] | None = db.execute(
         "SELECT id, queue_id, fingerprint FROM messages WHERE idempotency_key = ? AND scope = ?", (new.key, new.scope)

@@ -247,6 +247,9 @@ class SqliteSpool:
         await self._commits.run(lambda db, effects: marks.told(db, notice_ids), now)
 
     # ------------------------------------------------ persons
+    async def knows(self, key: str, scope: str) -> bool:
+        return await self._query(self._persons, lambda db: keys.knows(db, key, scope))
+
     async def find(self, ref: str) -> Sequence[str]:
         return await self._read(self._persons, lambda db: views.find(db, ref))
 

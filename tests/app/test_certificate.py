@@ -165,9 +165,9 @@ async def test_the_whole_daemon_listens_at_each_kind_of_door(world: World) -> No
     streams = await asyncio.open_connection(host, int(port) + 1, ssl=client_context(), server_hostname=NAME)
     async with SmtpClient(*streams) as client:
         assert (await client.reply()).startswith("220")
-        assert (await client.submit(b"\r\nx\r\n")).startswith("250 2.0.0")
+        assert (await client.submit(b"From: <a@b.example>\r\n\r\nx\r\n")).startswith("250 2.0.0")
     async with SmtpClient(*await asyncio.open_unix_connection(f"{world.folder}/submit.sock")) as client:
         assert (await client.reply()).startswith("220")
-        assert (await client.submit(b"\r\nx\r\n")).startswith("250 2.0.0")
+        assert (await client.submit(b"From: <a@b.example>\r\n\r\nx\r\n")).startswith("250 2.0.0")
     await world.daemon.stop()
     assert not (world.folder / "submit.sock").exists()

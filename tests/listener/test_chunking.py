@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mta.listener.chunking import chunk_size
+from mta.listener.chunking import BAD_CHUNK, Chunk, announced
 from mta.listener.content import BARE_NEWLINE, LONG_LINE, NUL, ChunkDecoder
 from mta.model.events import Refused
 from mta.policy.acceptance import TOO_LARGE
@@ -113,30 +113,55 @@ def test_b40_memory_is_bounded_while_too_much_is_drained() -> None:
 
 # ---------------------------------------------------------------- the command
 @pytest.mark.parametrize(
-    ("argument", "size"),
+    ("argument", "chunk"),
     [
-        ("0", (0, False)),
-        ("0 LAST", (0, True)),
-        ("12 last", (12, True)),
-        ("12   \tLaSt", (12, True)),
-        ("00000000000000000012", (12, False)),
-        ("99999999999999999999", (10**20 - 1, False)),
-        ("000000000000000000001", None),
-        ("", None),
-        ("x", None),
-        ("-1", None),
-        ("+1", None),
-        ("0x10", None),
-        ("1.5", None),
-        ("١", None),
-        ("12LAST", None),
-        ("12 LAST LAST", None),
-        ("12 FIRST", None),
-        ("LAST", None),
+        ("0", Chunk(0, False)),
+        ("0 LAST", Chunk(0, True)),
+        ("12 last", Chunk(12, True)),
+        ("12   \tLaSt", Chunk(12, True)),
+        ("00000000000000000012", Chunk(12, False)),
+        ("99999999999999999999", Chunk(10**20 - 1, False)),
+        ("1.5", Chunk(1, False, BAD_CHUNK)),
+        ("12LAST", Chunk(12, False, BAD_CHUNK)),
+        ("12 LAST LAST", Chunk(12, False, BAD_CHUNK)),
+        ("12 FIRST", Chunk(12, False, BAD_CHUNK)),
+        ("12\0", Chunk(12, False, BAD_CHUNK)),
+        *((argument, None) for argument in ("000000000000000000001", "", "x", "-1", "+1", "١", "LAST")),
+        ("0x10", Chunk(0, False, BAD_CHUNK)),
     ],
 )
-def test_dat16_sizes(argument: str, size: tuple[int, bool] | None) -> None:
-    assert chunk_size(argument) == size
+def test_dat16_sizes(argument: str, chunk: Chunk | None) -> None:
+    """Where the octets can be found in what follows, they are read away."""
+    assert announced(argument) == chunk
+
+
+FLAWED = [b"BDAT %d\0", b"BDAT\t%d", b"bdat %d LASTX", b"BDAT %d" + b" " * 4100 + b"x", b"BDAT %d\xff"]
+
+
+@pytest.mark.parametrize("line", FLAWED)
+async def test_dat12_dat13_a_chunk_with_a_flaw_in_its_command_breaks_the_message(start: Start, line: bytes) -> None:
+    """None of its octets is a command where they can be found, and in any case no message goes on without it."""
+    running = await start()
+    async with await SmtpClient.connect(running.endpoint) as client:
+        await opened(client)
+        assert (await bdat(client, HEAD)).startswith("250 ")
+        lost = b"Subject: lost\r\n"
+        await client.send(line % len(lost) + b"\r\n" + lost)
+        assert await client.reply() >= "250"
+        await client.send(b"HELP\r\n")
+        while not (said := await client.reply()).startswith("214 "):
+            assert said.startswith("5"), said
+        if line != b"BDAT\t%d":  # which is a good one
+            assert (await bdat(client, b"\r\nbody\r\n", " LAST")).startswith("503 5.5.1 ")
+            assert running.spool.accepted == []
+
+
+async def test_dat12_one_who_may_not_submit_holds_no_session_with_a_chunk(start: Start) -> None:
+    running = await start(allow=())
+    async with await SmtpClient.connect(running.endpoint) as client:
+        await client.send(b"BDAT 99999999999999999999\r\n")
+        assert (await client.reply()).startswith("421 4.7.0 ")
+        assert await client.at_end()
 
 
 async def test_dat10_dat03_a_message_in_chunks_is_stored_as_it_came(start: Start) -> None:
@@ -288,7 +313,7 @@ async def test_dat18_ses16_ses07_what_ends_a_transaction_drops_its_chunks(start:
     assert len(running.spool.accepted) == 1
 
 
-@pytest.mark.parametrize("line", [b"BDAT all", b"BDAT 5\x07", b"BDAT \xb2", b"BDAT 0000000000000000000001"])
+@pytest.mark.parametrize("line", [b"BDAT all", b"BDAT \x07", b"BDAT \xb2", b"BDAT 0000000000000000000001"])
 async def test_dat16_a_size_that_is_none_loses_the_message(start: Start, line: bytes) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:

@@ -29,7 +29,7 @@ from tests.sim.scenario import (
 
 DRAINING = 16 * 3600.0
 """Longer than any class waits between two attempts, with jitter."""
-EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES", "DELIVERBY 5", "MT-PRIORITY")
+EXTENSIONS = ("PIPELINING", "8BITMIME", "SIZE 10240000", "ENHANCEDSTATUSCODES", "DELIVERBY 5", "MT-PRIORITY", "DSN")
 WELL = 4
 """Domains of ten that are always well; most mail goes there, as everywhere."""
 FREQUENT = ("full", "full", "blocklisting", "refuses content", "late", "late", "late")
@@ -57,6 +57,7 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
     domains = _domains(chance("domains"), heals_at)
     emails = _emails(chance("emails"), domains, messages, heals_at)
     emails = tuple(_timed(chance(f"times/{it.number}"), it) for it in emails)
+    emails = tuple(_extended(chance(f"extensions/{it.number}"), it) for it in emails)
     disk = _disk(chance("disk"), heals_at, emails)
     faults = [
         *_outages(chance("outages"), domains, heals_at),
@@ -157,6 +158,12 @@ def _timed(chance: random.Random, email: Email) -> Email:
         release=release,
         priority=chance.choice([None, None, None, None, 4, 0, -3]),
     )
+
+
+def _extended(chance: random.Random, email: Email) -> Email:
+    """Some ask for other reports than the usual ones, some come in chunks."""
+    notify = chance.choice(["", "", "", "", "NEVER", "FAILURE", "SUCCESS,FAILURE,DELAY", "DELAY"])
+    return msgspec.structs.replace(email, notify=notify, chunks=chance.random() < 0.2)
 
 
 def _outages(chance: random.Random, domains: tuple[DomainPlan, ...], heals_at: float) -> list[Fault]:

@@ -142,12 +142,13 @@ class Row:
     """Whether its last reply is a server's."""
     failed_dsns: int
     """How often its timeline says that its sender was told of its failure."""
+    notify: str
 
 
 _ROWS = """SELECT m.queue_id, m.kind, m.reverse_path, r.address, r.status, r.bounced, r.doubts, m.doubt_order,
     m.expires_at, m.not_before, r.reply_code IS NOT NULL,
     (SELECT count(*) FROM timeline t WHERE t.message = m.id AND t.recipient = r.address AND t.event = 'bounced'
-    AND t.detail LIKE '%"failed"%') FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
+    AND t.detail LIKE '%"failed"%'), r.notify FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
 
 
 def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, now: float) -> Iterator[Violation]:
@@ -214,7 +215,8 @@ def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, now: float) -> Iter
         case "failed" if row.by_server and not {row.recipient, row.recipient.rpartition("@")[2]} & ledger.refused:
             yield Violation("failed means that a server refused it", who)
         case "failed" | "dead":
-            if is_programs and row.sender and row.failed_dsns != 1 and not touched:
+            told = row.failed_dsns == (not row.notify or "FAILURE" in row.notify)
+            if is_programs and row.sender and not told and not touched:
                 yield Violation("every failure is reported", f"{who}, with {row.failed_dsns} bounces")
         case "held" | "cancelled":
             if not touched:

@@ -90,19 +90,24 @@ class Dialogue:
         await self._end(one)
 
     async def _envelope(self, email: Email) -> None:
-        commands = [_mail(email), *(f"RCPT TO:<{address(email, *it)}>" for it in email.recipients)]
+        notify = f" NOTIFY={email.notify}" if email.notify else ""
+        commands = [_mail(email), *(f"RCPT TO:<{address(email, *it)}>{notify}" for it in email.recipients)]
+        wanted = [2 for _ in commands]
+        if not email.chunks:
+            commands, wanted = [*commands, "DATA"], [*wanted, 3]
         if email.manner != "pipelined":
-            for command in commands:
-                await self.ask(command)
-            await self.ask("DATA", 3)
+            for command, digit in zip(commands, wanted, strict=True):
+                await self.ask(command, digit)
             return
-        self.writer.write("".join(f"{it}\r\n" for it in [*commands, "DATA"]).encode())
-        for _ in commands:
-            await self.hear(2)
-        await self.hear(3)
+        self.writer.write("".join(f"{it}\r\n" for it in commands).encode())
+        for digit in wanted:
+            await self.hear(digit)
 
     async def _content(self, one: Submission) -> None:
         octets = content(one)
+        if one.email.chunks:
+            await self._chunks(one, octets)
+            return
         stuffed = octets.replace(b"\r\n.", b"\r\n..")
         manner = one.email.manner
         if manner == "breaks off" and one.n == 0:
@@ -118,6 +123,18 @@ class Dialogue:
             await self.writer.drain()
         self.dot_is_out = True
         self.writer.write(b".\r\n")
+
+    async def _chunks(self, one: Submission, octets: bytes) -> None:
+        """RFC 3030: two, the second of which is the end."""
+        cut = len(octets) // 3
+        self.writer.write(b"BDAT %d\r\n%b" % (cut, octets[:cut]))
+        await self.hear(2)
+        self.writer.write(b"BDAT %d LAST\r\n%b" % (len(octets) - cut, octets[cut:-1]))
+        if one.email.manner == "breaks off" and one.n == 0:
+            raise BrokenOff
+        await self.writer.drain()
+        self.dot_is_out = True
+        self.writer.write(octets[-1:])
 
     async def _end(self, one: Submission) -> None:
         if one.email.manner == "hangs up" and one.n == 0:

@@ -269,6 +269,11 @@ CHARACTERS = {
 DOWN = {"refused": "refused", "unreachable": "unreachable", "dark": "silent"}
 """How a host is that can't be reached, and what a connection to it comes to."""
 TLS_FAULTS = ("454", "garbage", "close", "hang", "injected", "dies")
+_EXTENSION_OF = {
+    "SIZE": "SIZE", "BODY": "8BITMIME", "BY": "DELIVERBY", "MT-PRIORITY": "MT-PRIORITY", "RET": "DSN", "ENVID": "DSN",
+    "NOTIFY": "DSN", "ORCPT": "DSN",
+}  # fmt: skip
+"""The keyword that has to be offered for each parameter."""
 
 
 # ---------------------------------------------------------------- the server
@@ -339,6 +344,8 @@ class Visit(asyncio.Protocol):
                 self._clear()
                 self._greeted = True
                 self._answer(verb, "", Say(f"250 {self.host.name}"))
+            case "MAIL" | "RCPT" if self._knows_not(argument.partition(">")[2]):
+                self._answer("OTHER", "", Say("555 5.5.4 Unsupported option"))
             case "MAIL":
                 self._mail(path)
             case "RCPT":
@@ -354,6 +361,11 @@ class Visit(asyncio.Protocol):
                 self._starttls()
             case _:
                 self._answer("OTHER", "", Say("502 5.5.2 Command not recognized"))
+
+    def _knows_not(self, parameters: str) -> bool:
+        """Whether one of the parameters is of no extension that is offered (RFC 5321 section 4.1.1.11)."""
+        offered = {it.partition(" ")[0] for it in self.host.extensions}
+        return any(_EXTENSION_OF.get(it.partition("=")[0]) not in offered for it in parameters.split())
 
     def _clear(self) -> None:
         self.reverse_path, self.forward_paths = None, []

@@ -53,6 +53,10 @@ class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How its release is asked for: "header", "for", "" for at once; `release` seconds after MAIL."""
     release: int = 0
     priority: int | None = None
+    notify: str = ""
+    """NOTIFY's value, for each recipient; "" for none."""
+    chunks: bool = False
+    """The content comes by BDAT."""
 
 
 class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="outage"):

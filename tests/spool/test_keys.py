@@ -74,6 +74,7 @@ async def test_b60_of_many_at_once_one_is_stored(spool: Spool) -> None:
 async def test_keys_of_different_scopes_are_different(spool: Spool) -> None:
     assert await put(spool, keyed(1, scope="shop")) is None
     assert await put(spool, keyed(2, scope="blog")) is None
+    assert [await spool.knows("order-1", scope) for scope in ("shop", "blog", "")] == [True, True, False]
     assert await spool.find("order-1") == [queue_id(1), queue_id(2)]
 
 

@@ -65,8 +65,8 @@ class MemorySpool:
         content.close()
         self.arrived.set()
 
-    async def find(self, ref: str) -> list[str]:
-        return [message.queue_id for message, _ in self.accepted if message.key == ref]
+    async def knows(self, key: str, scope: str) -> bool:
+        return any((message.key, message.scope) == (key, scope) for message, _ in self.accepted)
 
     @property
     def last(self) -> tuple[NewMessage, bytes]:
