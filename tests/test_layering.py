@@ -43,8 +43,8 @@ LAYERS = {
     "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
             "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
-    "sendmail": ("config control model", "os socket tempfile threading"),  # a client of the daemon, in a process of its own
-    # model: text made safe
+    "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
+    # model: text made safe; policy: what a header section is
     "cli": ("app config control demo model passwords sendmail", "asyncio click importlib os rich signal sys"),
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})

@@ -80,7 +80,7 @@ class Intake:
         """The reply to the end of the content; never raises for what the spool does. Closes `content`, or gives it to the
         spool, which may still need it when the caller was cancelled."""
         if decoder.has_long_line and decoder.fault is None and decoder.error is None:
-            legal = await self._encoded(decoder, content)
+            legal = await self._encoded(decoder, content, utf8=transaction.requests.utf8)
             content.close()
             if isinstance(legal, Reply):
                 return self._refused(legal, client)
@@ -94,9 +94,9 @@ class Intake:
             return self._refused(message, client)
         return await self._commit(message, content, client)
 
-    async def _encoded(self, decoder: ContentDecoder, content: ContentBuffer) -> ContentBuffer | Reply:
+    async def _encoded(self, decoder: ContentDecoder, content: ContentBuffer, *, utf8: bool) -> ContentBuffer | Reply:
         try:
-            made = await encoded(content, self._spool.buffer)
+            made = await encoded(content, self._spool.buffer, utf8=utf8)
         except Exception as error:
             return self.trouble(error)
         if isinstance(made, Reply):

@@ -5,13 +5,16 @@ reply says why.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mta.model.reply import Reply
 from mta.policy.long_lines import Rewriter, Survey
 from mta.policy.outline import LINE_LIMIT, Unencodable
 from mta.spool.base import ContentBuffer
+
+_PIECE = 16 * 1024
+"""Octets between two turns of other sessions: some ten milliseconds, if they are line ends or all to be encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,13 @@ class Encoded:
     eight_bit: bool
 
 
-async def encoded(content: ContentBuffer, new_buffer: Callable[[], ContentBuffer]) -> Encoded | Reply:
-    """The same message in a buffer of its own; `content` is left as it is. Raises what the buffers raise."""
-    survey = Survey()
+async def encoded(content: ContentBuffer, new_buffer: Callable[[], ContentBuffer], *, utf8: bool) -> Encoded | Reply:
+    """The same message in a buffer of its own; `content` is left as it is. `utf8`: its header sections may be UTF-8. Raises
+    what the buffers raise."""
+    survey = Survey(utf8=utf8)
     try:
-        for chunk in content.chunks():
-            survey.feed(chunk)
+        for piece in _pieces(content):
+            survey.feed(piece)
             await asyncio.sleep(0)
         survey.finish()
     except Unencodable as why:
@@ -33,7 +37,7 @@ async def encoded(content: ContentBuffer, new_buffer: Callable[[], ContentBuffer
         return Reply(554, "5.6.0", text)
     buffer = new_buffer()
     try:
-        return Encoded(buffer, await _rewrite(content, Rewriter(survey.parts), buffer))
+        return Encoded(buffer, await _rewrite(content, Rewriter(survey.parts, utf8=utf8), buffer))
     except BaseException:
         buffer.close()
         raise
@@ -41,8 +45,14 @@ async def encoded(content: ContentBuffer, new_buffer: Callable[[], ContentBuffer
 
 async def _rewrite(content: ContentBuffer, rewriter: Rewriter, buffer: ContentBuffer) -> bool:
     """Whether 8-bit octets were written."""
-    for chunk in content.chunks():
-        buffer.write(rewriter.feed(chunk))
+    for piece in _pieces(content):
+        buffer.write(rewriter.feed(piece))
         await asyncio.sleep(0)
     buffer.write(rewriter.finish())
     return rewriter.eight_bit
+
+
+def _pieces(content: ContentBuffer) -> Iterator[bytes]:
+    for chunk in content.chunks():
+        for start in range(0, len(chunk), _PIECE):
+            yield chunk[start : start + _PIECE]

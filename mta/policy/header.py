@@ -15,12 +15,15 @@ from mta.model.text import ascii_text, safe_text
 
 LIMIT = 2**20
 """Octets within which the header section must end."""
+FIELD_LIMIT = 10_000
+"""Fields that it may have: far more than any program writes, and bounded work."""
 SUBJECT_LIMIT = 200
 """Characters of a subject that are kept for display."""
 
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:((?:[^\r\n]*\r\n)(?:[ \t][^\r\n]*\r\n)*)")
-_COMMENT = r"(?:\s|\([^()]*\))*"
-_MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]+|"[^<>"]*")@[^<>\s@]+>){_COMMENT}\Z')
+_COMMENT = r"(?:\s++|\([^()]*+\))*+"
+_MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]++|"[^<>"]*+")@[^<>\s@]++>){_COMMENT}\Z')
+"""Possessive: there is nothing to gain by going back, and a long field has many places to go back to."""
 
 
 class HeaderError(ValueError):
@@ -61,17 +64,25 @@ class Section:
 
 
 def read_section(start: bytes, *, complete: bool, utf8: bool = False) -> Section:
-    """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets. Raises
-    `HeaderError` where it doesn't end there, or is not ASCII; with `utf8`, where it is not UTF-8."""
-    fields = []
+    """As `split_section`; raises `HeaderError` also where a field is not ASCII, or with `utf8`, where it is not UTF-8."""
+    section = split_section(start, complete=complete)
+    for field in (it for it in section.fields if not it.raw.isascii()):
+        _check_encoding(field, utf8=utf8)
+    return section
+
+
+def split_section(start: bytes, *, complete: bool) -> Section:
+    """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets; the lines end
+    with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `FIELD_LIMIT` fields."""
+    fields: list[Field] = []
     position = 0
     while match := _FIELD.match(start, position):
+        if len(fields) == FIELD_LIMIT:
+            raise HeaderError(f"The header section has more than {FIELD_LIMIT} fields")
         fields.append(Field(match.group(1).decode("ascii").lower(), match.group(), match.group(2)))
         position = match.end()
     if not complete and start.find(b"\r\n", position) < 0:
         raise HeaderError(f"The header section is longer than {LIMIT} octets")
-    for field in (it for it in fields if not it.raw.isascii()):
-        _check_encoding(field, utf8=utf8)
     return Section(tuple(fields), position, start.startswith(b"\r\n", position) or position == len(start))
 
 

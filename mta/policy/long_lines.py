@@ -18,11 +18,11 @@ _SOFT = b"=\r\n"
 
 
 class Survey:
-    """The first time: `parts` are the numbers of those with long lines."""
+    """The first time: `parts` are the numbers of those with long lines. `utf8` as in `Outline`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, utf8: bool = False) -> None:
         self.parts: set[int] = set()
-        self._outline = Outline()
+        self._outline = Outline(utf8=utf8)
 
     def feed(self, chunk: bytes) -> None:
         """Raises `Unencodable`."""
@@ -44,12 +44,13 @@ class Survey:
 
 
 class Rewriter:
-    """The second time: what is to be written for the `parts` to be encoded. `eight_bit` tells of what was written."""
+    """The second time: what is to be written for the `parts` to be encoded; `utf8` as in `Outline`. `eight_bit` tells of
+    what was written."""
 
-    def __init__(self, parts: Container[int]) -> None:
+    def __init__(self, parts: Container[int], *, utf8: bool = False) -> None:
         self.eight_bit = False
         self._parts = parts
-        self._outline = Outline()
+        self._outline = Outline(utf8=utf8)
         self._is_top = True
 
     def feed(self, chunk: bytes) -> bytes:

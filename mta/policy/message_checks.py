@@ -23,6 +23,8 @@ _ONCE = {
         *("Message-ID", "In-Reply-To", "References", "Subject"),
     )
 }
+_JUDGED = 2**16
+"""Characters of an address list that are looked at one by one: more is nobody's From, and would take long."""
 _BY = re.compile(r"(?:^|\s)by\s+([^\s;()]+)", re.IGNORECASE)
 _TOKEN = re.compile(r'\\.|"(?:[^"\\]|\\.)*"|[()<>,:;@"]')
 
@@ -82,7 +84,9 @@ def _from_flaw(section: Section) -> str:
 
 
 def mailboxes(text: str) -> int:
-    """How many mailboxes an address list certainly has: 1 where it has a group, or is no address list."""
+    """How many mailboxes an address list certainly has: 1 where it has a group, is no address list, or is too long."""
+    if len(text) > _JUDGED:
+        return 1
     count = depth = 0
     in_angle = names_one = False
     for mark in _TOKEN.findall(f"{text},"):

@@ -5,7 +5,6 @@ what a signature covers. RFC 2045 sections 5 and 6; RFC 2046 sections 5.1 and 5.
 section 3.5.
 """
 
-import email
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
@@ -19,6 +18,12 @@ LINE_LIMIT = 998
 
 PART_LIMIT = 1000
 """Parts of a message, and what they are nested in: far more than any program writes, and bounded work."""
+
+DEPTH_LIMIT = 20
+"""Multiparts inside each other."""
+
+TYPE_LIMIT = 4096
+"""Octets of a field that says what a part is: the library takes time that grows with their square."""
 
 _SEALED = frozenset({"multipart/signed", "multipart/encrypted", "multipart/digest"})
 _SIGNATURES = frozenset({"dkim-signature", "arc-message-signature"})
@@ -53,14 +58,16 @@ class Piece:
 
 class Outline:
     """`part` is the number of the part whose body goes by, from 1 on; `obstacle` says why it can't be encoded, "" if it
-    can."""
+    can. `utf8`: header sections may be UTF-8 (RFC 6532 section 3)."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, utf8: bool = False) -> None:
         self.part = self._sections = 0
+        self._utf8 = utf8
         self.obstacle = ""
         self._kind = Kind.HEAD
         self._head = bytearray()
         self._boundaries: list[bytes] = []
+        self._ends: dict[bytes, tuple[int, Kind]] = {}
         self._rest = b""
         self._begins = True
 
@@ -108,9 +115,9 @@ class Outline:
         head = bytes(self._head)
         self._head.clear()
         try:
-            section = header.read_section(head, complete=True)
+            section = header.read_section(head, complete=True, utf8=self._utf8)
         except HeaderError as error:
-            raise Unencodable("a part whose header section has non-ASCII characters") from error
+            raise Unencodable(f"a part whose header section is refused ({error})") from error
         if section.length != len(head):
             raise Unencodable("a message whose header section does not end in an empty line")
         self._enter(section)
@@ -140,22 +147,29 @@ class Outline:
     def _open(self, boundary: str) -> None:
         if not boundary or not boundary.isascii():
             raise Unencodable("a multipart message without a boundary")
+        if len(self._boundaries) == DEPTH_LIMIT:
+            raise Unencodable(f"a message of more than {DEPTH_LIMIT} multiparts inside each other")
         self._kind = Kind.FRAME
-        self._boundaries.append(b"--" + boundary.rstrip(" \t").encode("ascii"))
+        self._nest([*self._boundaries, b"--" + boundary.rstrip(" \t").encode("ascii")])
+
+    def _nest(self, boundaries: list[bytes]) -> None:
+        """These count from now on, the innermost last. A line that is known may stand anywhere, and often: `_ends` says how
+        many of them are left behind it, and what begins."""
+        self._boundaries = boundaries
+        self._ends = {}
+        for depth, boundary in enumerate(boundaries):  # of equal ones the innermost counts
+            self._ends[boundary] = depth + 1, Kind.HEAD
+            self._ends[boundary + b"--"] = depth, Kind.FRAME
 
     def _passes_boundary(self, line: bytes) -> bool:
         """Whether `line` ends what goes by; then what follows has begun."""
-        line = line.rstrip(b" \t")
-        for depth in reversed(range(len(self._boundaries))):
-            if line == self._boundaries[depth]:
-                del self._boundaries[depth + 1 :]
-                self._kind = Kind.HEAD
-                return True
-            if line == self._boundaries[depth] + b"--":
-                del self._boundaries[depth:]
-                self._kind = Kind.FRAME
-                return True
-        return False
+        end = self._ends.get(line.rstrip(b" \t"))
+        if end is None:
+            return False
+        left, self._kind = end
+        if left < len(self._boundaries):
+            self._nest(self._boundaries[:left])
+        return True
 
 
 def _mime_fields(section: Section) -> Message:
@@ -163,4 +177,9 @@ def _mime_fields(section: Section) -> Message:
     fields = [field for field in section.fields if field.name in ("content-type", "content-transfer-encoding")]
     if len({field.name for field in fields}) < len(fields):
         raise Unencodable("a part that says twice what it is")
-    return email.message_from_bytes(b"".join(field.name.encode("ascii") + b":" + field.body for field in fields))
+    if any(len(field.body) > TYPE_LIMIT for field in fields):
+        raise Unencodable("a part that says at great length what it is")
+    message = Message()
+    for field in fields:
+        message[field.name] = field.body.decode("ascii", "surrogateescape").strip(" \t\r\n")
+    return message

@@ -15,11 +15,12 @@ from mta.control.errors import Exit
 from mta.model.address import AddressError, check_domain
 from mta.model.door import Door
 from mta.model.reply import Reply
+from mta.policy.header import LIMIT, Section
 from mta.sendmail.address_list import AddressListError, addresses
 from mta.sendmail.arguments import Invocation
 from mta.sendmail.doors import enter
 from mta.sendmail.errors import NotTaken, bad_data
-from mta.sendmail.header import LIMIT, Head, author, completed, read_head, recipients
+from mta.sendmail.header import author, completed, has_author, is_ascii, read_head, recipients
 from mta.sendmail.letter import Letter, read_letter
 from mta.sendmail.smtp import Lost, Session
 from mta.sendmail.verdict import exit_code, recipients_exit_code
@@ -86,7 +87,7 @@ class _Handover:
     session: Session
     asked: Invocation
     letter: Letter
-    head: Head
+    head: Section
     sender: str
     recipients: tuple[str, ...]
     login: str
@@ -121,7 +122,7 @@ class _Handover:
     def _added(self, hostname: str) -> bytes:
         """The fields that are missing."""
         key = f"Idempotency-Key: {self.asked.key}\r\n".encode("ascii") if self.asked.key else b""
-        return key if self.head.has_author else author(self.asked.full_name, self._author(hostname)) + key
+        return key if has_author(self.head) else author(self.asked.full_name, self._author(hostname)) + key
 
     def _author(self, hostname: str) -> str:
         address = self.sender or self.login
@@ -151,7 +152,7 @@ class _Handover:
     @property
     def _is_ascii(self) -> bool:
         """Of addresses and header."""
-        return self.head.is_ascii and self.sender.isascii() and all(map(str.isascii, self.recipients))
+        return is_ascii(self.head) and self.sender.isascii() and all(map(str.isascii, self.recipients))
 
     def _name_recipients(self) -> None:
         notify = f" NOTIFY={self.asked.notify}" if self.asked.notify else ""

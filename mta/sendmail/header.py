@@ -8,66 +8,38 @@ be lost, or a Bcc shown to all. RFC 5322 sections 2.2, 3.6.2, 3.6.3 and 3.6.6; R
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from email.header import Header
 from email.utils import quote
 
+from mta.policy import header
+from mta.policy.header import Field, HeaderError, Section
 from mta.sendmail.address_list import AddressListError, addresses
 from mta.sendmail.errors import bad_data
 
-LIMIT = 2**20
-"""Octets within which the header section must end."""
-
-_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:((?:[^\r\n]*\r\n)(?:[ \t][^\r\n]*\r\n)*)")
 _RECIPIENT_LINE = re.compile(rb"(?:^|[\r\n])((?:resent-)?(?:to|cc|bcc))[ \t]*:", re.IGNORECASE)
 _RECIPIENTS = ("to", "cc", "bcc")
 _RESENT = "resent-"
 _WORDS = re.compile(r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~ ]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """`name` in lower case, `raw` the whole field with its line ends, `body` what stands behind the colon."""
-
-    name: str
-    raw: bytes
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """`length`: octets that the fields take; `closed`: an empty line follows, or nothing at all."""
-
-    fields: tuple[Field, ...]
-    length: int
-    closed: bool
-
-    @property
-    def is_ascii(self) -> bool:
-        return all(field.raw.isascii() for field in self.fields)
-
-    @property
-    def has_author(self) -> bool:
-        return any(field.name == "from" and field.body.strip() for field in self.fields)
-
-    @property
-    def is_resent(self) -> bool:
-        return any(field.name.startswith(_RESENT) for field in self.fields)
+def read_head(start: bytes, *, complete: bool) -> Section:
+    """The fields at the beginning of `start`, which is the message (`complete`) or its first `header.LIMIT` octets; lines
+    end with CRLF. Raises `NotTaken` (65)."""
+    try:
+        head = header.split_section(start, complete=complete)
+    except HeaderError as error:
+        raise bad_data(f"the message can't be taken: {error}") from None
+    if head.fields and not head.closed:
+        _check_break(start, head.length)
+    return head
 
 
-def read_head(start: bytes, *, complete: bool) -> Head:
-    """The fields at the beginning of `start`, which is the message (`complete`) or its first `LIMIT` octets; lines end with
-    CRLF. Raises `NotTaken` (65)."""
-    fields, position = [], 0
-    while match := _FIELD.match(start, position):
-        fields.append(Field(match[1].decode("ascii").lower(), match[0], match[2]))
-        position = match.end()
-    closed = start.startswith(b"\r\n", position) or position == len(start)
-    if not complete and start.find(b"\r\n", position) < 0:
-        raise bad_data(f"the header section is longer than {LIMIT} octets")
-    if fields and not closed:
-        _check_break(start, position)
-    return Head(tuple(fields), position, closed)
+def is_ascii(head: Section) -> bool:
+    return all(field.raw.isascii() for field in head.fields)
+
+
+def has_author(head: Section) -> bool:
+    return any(field.body.strip() for field in head.named("from"))
 
 
 def _check_break(start: bytes, position: int) -> None:
@@ -79,9 +51,9 @@ def _check_break(start: bytes, position: int) -> None:
         raise bad_data(f"a line that is no header field stands before {name}: the recipients there would be lost")
 
 
-def recipients(head: Head) -> Iterator[str]:
+def recipients(head: Section) -> Iterator[str]:
     """Those of To, Cc and Bcc; of a message that was resent, only those of its Resent- fields. Raises `NotTaken` (65)."""
-    prefix = _RESENT if head.is_resent else ""
+    prefix = _RESENT if any(field.name.startswith(_RESENT) for field in head.fields) else ""
     names = [prefix + name for name in _RECIPIENTS]
     given = [field for field in head.fields if field.name in names]
     if prefix and len({field.name for field in given}) < len(given):
@@ -93,7 +65,7 @@ def recipients(head: Head) -> Iterator[str]:
             raise bad_data(f"{field.name.title()}: {error}") from None
 
 
-def completed(head: Head, added: bytes) -> bytes:
+def completed(head: Section, added: bytes) -> bytes:
     """The fields as they are sent: with `added` behind them, and ended before what is body."""
     kept = [field.raw for field in head.fields if not _is_dropped(field)]
     return b"".join([*kept, added, b"" if head.closed else b"\r\n"])

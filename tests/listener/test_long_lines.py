@@ -1,5 +1,6 @@
 """`submission.long_lines`: what becomes of a message with a line of more than 998 octets (LIN-15, B40)."""
 
+import asyncio
 from collections.abc import Callable
 from email import message_from_bytes
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mta.listener.long_lines import Encoded, encoded
 from mta.spool.base import SpoolError, SpoolFull
 from mta.spool.buffer import SpillBuffer
 from tests.support.smtp_client import SmtpClient, stuffed
@@ -104,3 +106,31 @@ async def test_lin15_one_line_of_many_megabytes(start: Start, tmp_path: Path) ->
     async with await SmtpClient.connect(running.endpoint) as client:
         assert (await client.submit(HEAD + b"\r\n" + body)).startswith("250")
     assert decoded(spool.last[1]) == body
+
+
+async def test_lin15_a_header_in_utf8(start: Start) -> None:
+    """Whoever says SMTPUTF8 may have it with a long line, too (RFC 6531 section 3.4)."""
+    running = await start(long_lines="encode")
+    head = HEAD + "Subject: grüße\r\n".encode()
+    async with await SmtpClient.connect(running.endpoint) as client:
+        for line in ("EHLO c.test", "MAIL FROM:<app@shop.test> BODY=8BITMIME SMTPUTF8", "RCPT TO:<b@example.org>", "DATA"):
+            await client.command(line)
+        await client.send(stuffed(head + b"\r\n" + BODY) + b".\r\n")
+        assert (await client.reply()).startswith("250")
+    message, stored = running.spool.last
+    assert message.utf8
+    assert head in stored
+    assert decoded(stored) == BODY
+
+
+async def test_lin15_other_sessions_get_their_turn() -> None:
+    """However large the pieces are that the spool gives, both times."""
+    content = MemoryBuffer()
+    content.write(b"\r\n" * 2**17 + b"x" * 999 + b"\r\n")
+    work = asyncio.ensure_future(encoded(content, MemoryBuffer, utf8=False))
+    turns = 0
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 2 * 2**18 / 2**14
+    assert isinstance(work.result(), Encoded)

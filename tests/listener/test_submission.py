@@ -123,6 +123,15 @@ async def test_a_header_section_without_end_is_refused(start: Start) -> None:
     assert said == "554 5.6.0 The header section is longer than 1048576 octets"
 
 
+async def test_a_header_section_of_too_many_fields_is_refused(start: Start) -> None:
+    """Reading them would hold up everybody else."""
+    running = await start()
+    async with await SmtpClient.connect(running.endpoint) as client:
+        assert (await client.submit(b"a:\r\n" * 10_000 + b"\r\n")).startswith("250")
+        said = await client.submit(b"a:\r\n" * 10_001 + b"\r\n")
+    assert said == "554 5.6.0 The header section has more than 10000 fields"
+
+
 async def test_adr15_a_mailbox_gets_one_copy(start: Start) -> None:
     running = await start(aliases={"root": ("ops@admin.test", "ann@example.org")})
     async with await SmtpClient.connect(running.endpoint) as client:

@@ -16,15 +16,15 @@ LONG = b"<p>" + "grüße = ".encode() * 300 + b"</p>"
 HEAD = b"From: a@b.test\r\nX-Odd: 1\r\n"
 
 
-def encode(content: bytes, cuts: Any = ()) -> tuple[bytes, bool]:
+def encode(content: bytes, cuts: Any = (), *, utf8: bool = False) -> tuple[bytes, bool]:
     """What is written of `content`, fed in pieces, and whether that has 8-bit octets."""
     edges = [0, *sorted(cut % (len(content) + 1) for cut in cuts), len(content)]
     chunks = [content[start:end] for start, end in pairwise(edges)]
-    survey = Survey()
+    survey = Survey(utf8=utf8)
     for chunk in chunks:
         survey.feed(chunk)
     survey.finish()
-    rewriter = Rewriter(survey.parts)
+    rewriter = Rewriter(survey.parts, utf8=utf8)
     written = b"".join(map(rewriter.feed, chunks)) + rewriter.finish()
     return written, rewriter.eight_bit
 
@@ -125,6 +125,8 @@ def test_lin15_only_the_parts_with_long_lines_change(where: list[int]) -> None:
         (b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n", "a header field"),
         (b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\ntext\r\n\r\n", "empty line"),
         (b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nX: \xff\r\n\r\n", "non-ASCII"),
+        (b"a:\r\n" * 10_000 + b"\r\n", "more than 10000 fields"),
+        (b"Content-Type: multipart/x; boundary=b" + b";\r\n " * 2000 + b"\r\n\r\n--b\r\n\r\n", "says at great length"),
         (b"Content-Type: text/plain\r\nContent-Type: text/html\r\n\r\n", "says twice"),
         (b"Content-Type: message/rfc822\r\n\r\n\r\n", "an attached message"),
         (b"Content-Transfer-Encoding: base64\r\n\r\n", "an encoding already"),
@@ -137,6 +139,41 @@ def test_lin15_what_can_t_be_encoded_is_not(head: bytes, why: str) -> None:
     for long in (b"x" * 999, b"x" * 200_000):
         with pytest.raises(Unencodable, match=why):
             encode(b"From: a@b.test\r\n" + head + long + b"\r\n", [1000, 50_000])
+
+
+def nested(boundaries: list[str]) -> bytes:
+    return b"".join(f'Content-Type: multipart/x; boundary="{it}"\r\n\r\n--{it}\r\n'.encode() for it in boundaries)
+
+
+def test_lin15_multiparts_inside_each_other() -> None:
+    deep = [f"b{depth}" for depth in range(21)]
+    body = b"--\r\n" + LONG + b"\r\n"
+    written, _ = encode(nested(deep[:20]) + b"\r\n" + body + b"\r\n--b19--\r\n--b7\r\n\r\nlast\r\n")
+    assert bodies(written) == [body, b"last"]
+    with pytest.raises(Unencodable, match="more than 20 multiparts inside each other"):
+        encode(nested(deep) + b"\r\n" + body)
+
+
+@pytest.mark.parametrize("inner", ["b", "b--"])
+def test_lin15_of_two_boundaries_that_are_alike_the_inner_one_counts(inner: str) -> None:
+    """In "--b--" the part goes on, or the inner multipart ends; the outer one does neither."""
+    content = nested(["b", inner]) + b"\r\nfirst\r\n--b--\r\n"
+    if inner == "b":
+        with pytest.raises(Unencodable, match="outside the parts"):
+            encode(content + LONG)
+    else:
+        written, _ = encode(content + b"\r\n" + LONG)
+        assert written.startswith(content.removesuffix(b"\r\n") + b"\r\nContent-Transfer-Encoding: quoted-printable")
+
+
+def test_smu_header_sections_in_utf8_stay_where_they_may_be() -> None:
+    """RFC 6532 section 3: also those of parts."""
+    head = "Subject: grüße\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Description: é\r\n".encode()
+    written, _ = encode(head + b"\r\n" + LONG + b"\r\n--b--\r\n", utf8=True)
+    assert written.startswith(head + b"Content-Transfer-Encoding: quoted-printable\r\n\r\n")
+    assert bodies(written) == [LONG]
+    with pytest.raises(Unencodable, match="not valid UTF-8"):
+        encode(b"Subject: \xff\r\n\r\n" + LONG, utf8=True)
 
 
 @given(st.binary(max_size=400).map(lambda data: data.replace(b"\r", b"").replace(b"\n", b"-=")), st.integers(0, 400))

@@ -3,11 +3,12 @@
 import pytest
 
 from mta.control.errors import Exit
+from mta.policy.header import FIELD_LIMIT, LIMIT, Section
 from mta.sendmail.errors import NotTaken
-from mta.sendmail.header import LIMIT, Head, author, completed, read_head, recipients
+from mta.sendmail.header import author, completed, has_author, read_head, recipients
 
 
-def head(text: str) -> Head:
+def head(text: str) -> Section:
     return read_head(text.replace("\n", "\r\n").encode(), complete=True)
 
 
@@ -61,6 +62,12 @@ def test_a_header_without_an_end_is_65() -> None:
         read_head(b"X: " + b"x" * LIMIT, complete=False)
 
 
+def test_a_header_of_too_many_fields_is_65() -> None:
+    with pytest.raises(NotTaken, match=f"can't be taken: The header section has more than {FIELD_LIMIT} fields") as caught:
+        read_head(b"a:\r\n" * (FIELD_LIMIT + 1), complete=True)
+    assert caught.value.code is Exit.DATA
+
+
 def test_what_is_there_keeps_its_octets() -> None:
     fields = "Subject:  a\n\tb\nX-U: ü\nBcc: c@x.org\n"
     wire = fields.replace("\n", "\r\n").encode()
@@ -70,7 +77,7 @@ def test_what_is_there_keeps_its_octets() -> None:
 
 def test_a_resent_bcc_and_a_void_from_are_taken_out() -> None:
     found = head("From: \nResent-Bcc: eve@x.org\nSubject: x\n\n")
-    assert not found.has_author
+    assert not has_author(found)
     assert completed(found, b"From: a@x.org\r\n") == b"Subject: x\r\nFrom: a@x.org\r\n"
 
 
