@@ -4,11 +4,15 @@ import asyncio
 import threading
 
 import pytest
-from argon2.exceptions import VerificationError
+from argon2.exceptions import Argon2Error, VerificationError
 
 from mta import passwords
+from mta.config.problems import ConfigError
 from mta.config.users import parse_users
 from mta.passwords import AT_ONCE, WAITING, Argon2Passwords, fits, hash_password
+from tests.config.test_users import HASH, UNUSABLE
+
+LEAST = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +59,17 @@ async def test_the_loop_runs_on_and_only_so_many_are_verified_at_once(
     assert all([await task for task in asked[:-1]])
     assert most[0] <= AT_ONCE
     assert await site.fits("wrong", hashed) is False, "there is room again"
+
+
+def test_what_argon2_can_t_verify_is_refused_with_the_file() -> None:
+    for bad in UNUSABLE:
+        with pytest.raises(Argon2Error):
+            fits("x", bad)
+        with pytest.raises(ConfigError):
+            parse_users(f"ann:{bad}", "users")
+    for good in (LEAST, HASH):
+        assert parse_users(f"ann:{good}", "users") == {"ann": good}
+        assert not fits("x", good)
 
 
 async def test_a_hash_that_is_none_is_an_error_and_no_answer() -> None:

@@ -2,10 +2,9 @@
 
 Rules: a line is `NAME:HASH`, a comment (`#`) or empty; what is none of these refuses the file, named by its line, and a
 name stands once. A file that everybody may write is refused; one that everybody may read is warned of. No message says a
-hash. The hash is argon2id's, in the form of its reference implementation (RFC 9106), of costs that a daemon can bear.
+hash. The hash is argon2id's (RFC 9106), one that can be verified, of costs that a daemon can bear.
 """
 
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +14,7 @@ from mta.config.document import Document
 from mta.config.fields import BAD_NAME, is_user_name
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
-
-_HASH = re.compile(r"\$argon2id\$v=19\$m=([0-9]{1,9}),t=([0-9]{1,3}),p=[0-9]{1,2}\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+\Z")
-MEMORY_LIMIT = 256 * 1024
-"""KiB that the verification of one password may take."""
-ROUNDS_LIMIT = 20
+from mta.policy.hashes import HIGHEST, cost, is_bearable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +56,10 @@ def parse_users(text: str, source: str) -> Mapping[str, str]:
     hashes: dict[str, str] = {}
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
-        name, _, hashed = line.strip().partition(":")
-        if not (name or hashed) or name.startswith("#"):
+        written = line.strip()
+        if not written or written.startswith("#"):
             continue
+        name, _, hashed = written.partition(":")
         if problem := _problem(name, hashed, hashes):
             problems.append(Problem("", problem, number))
         hashes[name] = hashed
@@ -77,11 +73,12 @@ def _problem(name: str, hashed: str, before: Mapping[str, str]) -> str:
         return f"{BAD_NAME}, and a colon behind it"
     if name in before:
         return f'"{name}" is given twice'
-    found = _HASH.match(hashed)
+    found = cost(hashed)
     if found is None:
-        return f'expected an argon2id hash behind "{name}:"; `mta user add {name}` writes it'
-    if int(found[1]) > MEMORY_LIMIT or int(found[2]) > ROUNDS_LIMIT:
-        return f'the hash of "{name}" costs too much: at most m={MEMORY_LIMIT},t={ROUNDS_LIMIT}'
+        return f'expected an argon2id hash behind "{name}:"; without the line, `mta user add {name}` writes it'
+    if not is_bearable(found):
+        advice = f"without the line, `mta user add {name}` writes another"
+        return f'the hash of "{name}" costs too much ({found}): at most {HIGHEST}; {advice}'
     return ""
 
 

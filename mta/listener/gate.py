@@ -1,24 +1,31 @@
 """Who a client is to us, and what it may do: what the sessions share of it, and each one's part.
 
-Rules: a name that is not known costs as much time as a wrong password. Failures are counted by the client's address (an
-IPv6 client's by its /64), over all its sessions: one that has used up its share is not listened to for a while. What
-can't be decided for a reason of our own is transient. RFC 4954 sections 4, 6 and 9; RFC 6409 sections 3.2 and 4.3.
+Rules: a name that is not known costs as much time as the costliest wrong password. Failures are counted by the client's
+address (an IPv6 client's by its /64), over all its sessions: one that has used up its share is not listened to for a
+while. A guess is charged before it is judged, and one of an address is judged at a time, so that neither the share nor
+what others wait depends on how many come at once. What can't be decided for a reason of our own is transient. RFC 4954
+sections 4, 6 and 9; RFC 6409 sections 3.2 and 4.3.
 """
 
+import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 from mta.listener.auth import AUTHENTICATED, REFUSED, UNAVAILABLE, Credentials
 from mta.listener.settings import ListenerSettings
 from mta.model.address import IpAddress
 from mta.model.reply import Reply
 from mta.policy.clients import ANYTHING, rule_for, too_often
+from mta.policy.hashes import costliest
 from mta.policy.rates import Buckets, Rate
 from mta.ports import Passwords
 
 FAILURES = Rate(amount=10, period=600.0, burst=10)
 """Failed authentications of one address."""
+TURN_WAIT = 30.0
+"""Seconds for which a client waits until others of its address are judged."""
 ADDRESSES = 10_000
 """Whose failures are remembered at a time."""
 RULES = 10_000
@@ -36,6 +43,9 @@ class Gate:
     ) -> None:
         self._passwords, self._now, self._trouble = passwords, now, trouble
         self._failures = Buckets(ADDRESSES)
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
+        self._measured: Mapping[str, str] = {}
+        self._yardstick = ""
         self._spent = Buckets(RULES)
 
     def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, trusted: bool) -> "Permit":
@@ -44,18 +54,30 @@ class Gate:
     async def judge(self, credentials: Credentials, settings: ListenerSettings, peer: IpAddress | None) -> Reply:
         """235, 535, 454, or the 421 that ends the session of a client that has failed too often. Never raises."""
         key = _origin(peer)
-        if self._failures.level(key, FAILURES, self._now()) < 1:
+        turn = self._turns.setdefault(key, asyncio.Lock())  # lives as long as somebody holds it or waits for it
+        try:
+            async with asyncio.timeout(TURN_WAIT):
+                await turn.acquire()
+        except TimeoutError:
+            return UNAVAILABLE
+        try:
+            return await self._charged_verdict(key, credentials, settings)
+        finally:
+            turn.release()
+
+    async def _charged_verdict(self, key: str, credentials: Credentials, settings: ListenerSettings) -> Reply:
+        if not self._failures.take(key, FAILURES, self._now()):
             return Reply(421, "4.7.0", f"{settings.hostname} {_LOCKED_OUT}")
         reply = await self._verdict(credentials, settings)
-        if reply is REFUSED:
-            self._failures.spend(key, FAILURES, self._now())
+        if reply is not REFUSED:
+            self._failures.give_back(key, FAILURES, self._now())
         return reply
 
     async def _verdict(self, credentials: Credentials, settings: ListenerSettings) -> Reply:
         if self._passwords is None or not settings.users:
             return UNAVAILABLE
         known = settings.users.get(credentials.user)
-        hashed = known or next(iter(settings.users.values()))
+        hashed = known or self._costliest(settings.users)
         try:
             fits = await self._passwords.fits(credentials.password, hashed)
         except Exception as error:
@@ -64,6 +86,12 @@ class Gate:
         if fits is None:
             return UNAVAILABLE
         return AUTHENTICATED if fits and known and credentials.identity in ("", credentials.user) else REFUSED
+
+    def _costliest(self, users: Mapping[str, str]) -> str:
+        """Found once for each users file that was read."""
+        if users is not self._measured:
+            self._measured, self._yardstick = users, costliest(users.values())
+        return self._yardstick
 
 
 def _origin(peer: IpAddress | None) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
+from mta.model.international import a_labels
 from mta.model.reply import Reply
 from mta.policy.commands import BAD_PARAMETER, PathArgument
 from mta.policy.rates import Rate
@@ -31,9 +32,9 @@ NULL_SENDER_REFUSED = Reply(550, "5.7.1", "You may not send without a sender")
 @dataclass(frozen=True, slots=True)
 class ClientRule:
     """For whom: who authenticated as `user` ("": whoever) and comes from `network` (None: wherever). What: senders in
-    `sender_domains` (in lower case, `*.example.com` is what lies below; (): all), the null sender if `null_sender`; as many
-    messages and recipients as the rates let through, for all whom the rule fits together; classes up to `highest_class`;
-    sizes in octets; None: no other limit than everybody's."""
+    `sender_domains` (in lower case and A-labels, `*.example.com` is what lies below; (): all), the null sender if
+    `null_sender`; as many messages and recipients as the rates let through, for all whom the rule fits together; classes up
+    to `highest_class`; sizes in octets; None: no other limit than everybody's."""
 
     user: str = ""
     network: Network | None = None
@@ -54,10 +55,10 @@ class ClientRule:
         return _HIGHEST[self.highest_class]
 
     def sender_refusal(self, reverse_path: str) -> Reply | None:
-        """`reverse_path` "" is the null sender."""
+        """`reverse_path` is one that was parsed; "" is the null sender."""
         if not reverse_path:
             return None if self.null_sender else NULL_SENDER_REFUSED
-        domain = reverse_path.rpartition("@")[2].lower()
+        domain = a_labels(reverse_path.rpartition("@")[2])
         return None if not self.sender_domains or any(_covers(it, domain) for it in self.sender_domains) else SENDER_REFUSED
 
 

@@ -1,6 +1,6 @@
 """How much somebody may do in a time: token buckets in bounded memory, the clock given.
 
-Rules: a bucket that nobody knows is full; one that is not used any more is forgotten, the oldest first. A clock that is
+Rules: a bucket that nobody knows is full; one that is full, or the longest unused of too many, is forgotten. A clock that is
 set back stops nobody: what has passed since is then counted as nothing, and no longer.
 """
 
@@ -37,7 +37,7 @@ class Buckets:
         return len(self._levels)
 
     def level(self, key: Hashable, rate: Rate, now: float) -> float:
-        """What may be taken; below 0 where more was spent than there was."""
+        """What may be taken."""
         level, at = self._levels.get(key, (float(rate.burst), now))
         return min(level + max(now - at, 0.0) * rate.amount / rate.period, float(rate.burst))
 
@@ -48,9 +48,13 @@ class Buckets:
         self._set(key, level - there_is, now)
         return there_is
 
-    def spend(self, key: Hashable, rate: Rate, now: float) -> None:
-        """Takes one, if need be on credit: at most a burst's."""
-        self._set(key, max(self.level(key, rate, now) - 1, -float(rate.burst)), now)
+    def give_back(self, key: Hashable, rate: Rate, now: float) -> None:
+        """One that was taken."""
+        level = self.level(key, rate, now) + 1
+        if level >= rate.burst:
+            self._levels.pop(key, None)
+        else:
+            self._set(key, level, now)
 
     def _set(self, key: Hashable, level: float, now: float) -> None:
         self._levels.pop(key, None)

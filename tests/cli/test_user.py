@@ -4,11 +4,15 @@ import json
 import os
 import pty
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mta.cli.user import change
 from mta.config.users import parse_users
+from mta.control.errors import CommandError
 from mta.passwords import fits
 from tests.cli.test_main import MTA, Shell, shell
 
@@ -94,24 +98,89 @@ def test_two_at_once_are_not_mixed_up(shell: Shell, users: Path) -> None:
     assert not users.exists()
 
 
+def test_who_is_added_or_removed_while_another_types_a_password_stays_so(shell: Shell, users: Path) -> None:
+    """What is changed is the file that is there when the password is known."""
+    assert shell.run("user", "add", "old", stdin="x\n").returncode == 0
+    with on_a_terminal(shell) as (process, master):
+        answer(master, "Password for shop")
+        assert shell.run("user", "add", "ann", stdin="x\n").returncode == 0
+        assert shell.run("user", "remove", "old").returncode == 0
+        answer(master, "Repeat")
+        assert process.wait(20) == 0
+    assert shell.run("user", "list").stdout == "ann\nshop\n"
+    assert shell.run("user", "remove", "old").returncode == 65
+
+
+def test_a_change_reads_the_file_after_it_has_locked_it(users: Path) -> None:
+    """Whoever comes between is turned away, and what it holds is left alone; a failure leaves nothing behind."""
+    users.write_text("")
+    lock = users.with_name(".users.new")
+
+    def meddled(text: str, _users: Mapping[str, str]) -> str:
+        with pytest.raises(CommandError, match=r"\.users\.new is there"):
+            change(users, lambda text, _users: text)
+        assert lock.exists()
+        return f"{text}# ours\n"
+
+    change(users, meddled)
+    assert users.read_text() == "# ours\n" and not lock.exists()
+    with pytest.raises(RuntimeError):
+        change(users, lambda text, _users: _fail())
+    assert users.read_text() == "# ours\n" and not lock.exists()
+
+
+def test_a_lock_is_nobody_s_any_more_once_the_file_is_replaced(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one's may stand in its place at once."""
+    users.write_text("")
+    lock, replace = users.with_name(".users.new"), os.replace
+
+    def and_the_next_begins(new: Path, path: Path) -> None:
+        replace(new, path)
+        lock.write_text("the next one's")
+
+    monkeypatch.setattr(os, "replace", and_the_next_begins)
+    change(users, lambda text, _users: "# ours\n")
+    assert lock.read_text() == "the next one's"
+
+
+def _fail() -> str:
+    raise RuntimeError
+
+
 def test_on_a_terminal_the_password_is_asked_for_twice_and_not_shown(shell: Shell, users: Path) -> None:
+    with on_a_terminal(shell) as (process, master):
+        seen = answer(master, "Password for shop") + answer(master, "Repeat")
+        while "was added" not in seen:
+            seen += os.read(master, 1000).decode()
+        assert process.wait(20) == 0
+    assert "tr0ub4dor" not in seen
+    assert fits("tr0ub4dor", parse_users(users.read_text(), "")["shop"])
+
+
+@contextmanager
+def on_a_terminal(shell: Shell) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """`mta user add shop`, and the other end of its terminal."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [MTA, "user", "add", "shop"], stdin=slave, stdout=slave, stderr=slave, cwd=shell.folder, start_new_session=True,
         preexec_fn=_takes_the_terminal, env={"PATH": os.environ["PATH"], "HOME": "/home/ann", **_path()},
     )  # fmt: skip
     os.close(slave)
+    try:
+        yield process, master
+    finally:
+        os.close(master)
+        process.kill()
+        process.wait()
+
+
+def answer(master: int, question: str) -> str:
+    """Types the password behind `question`; what was shown until then."""
     seen = ""
-    for asked in ("Password for shop", "Repeat"):
-        while asked not in seen:
-            seen += os.read(master, 1000).decode()
-        os.write(master, b"tr0ub4dor\n")
-    while "was added" not in seen:
+    while question not in seen:
         seen += os.read(master, 1000).decode()
-    assert process.wait(20) == 0
-    os.close(master)
-    assert "tr0ub4dor" not in seen
-    assert fits("tr0ub4dor", parse_users(users.read_text(), "")["shop"])
+    os.write(master, b"tr0ub4dor\n")
+    return seen
 
 
 def _takes_the_terminal() -> None:

@@ -12,6 +12,12 @@ from mta.config.users import NOBODY, Users, parse_users, read_users, with_user, 
 
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA"
 OTHER = HASH.replace("c2Fs", "b3Ro")
+UNUSABLE = [
+    HASH.replace("m=65536", "m=31"), HASH.replace("t=3", "t=0"), HASH.replace("p=4", "p=0"), HASH.replace("m=65536", "m=0"),
+    HASH.replace("$c2FsdHNhbHQ", "$c2Fs"), HASH.replace("$aGFzaGhhc2hoYXNoaGFzaA", "$aGFz"), f"{HASH}AAA",
+    HASH.replace("m=65536", "m=065536"), f"{HASH[:-1]}B", f"{HASH[:-2]}B",
+]  # fmt: skip
+"""What looks like a hash, and argon2 can't verify."""
 
 
 class File:
@@ -53,7 +59,8 @@ def test_each_bad_line_is_named_with_its_file_and_line_and_without_its_hash(file
     lines = [
         f"shop:{HASH}", "ann", f"a b:{HASH}", "bob:secret", f"shop:{OTHER}", f":{HASH}", f"{'x' * 65}:{HASH}",
         "md5:$1$abc$xyz", f"i:{HASH.replace('argon2id', 'argon2i')}", f"big:{HASH.replace('65536', '9999999')}",
-        f"slow:{HASH.replace('t=3', 't=999')}", f"ann:{HASH}:x",
+        f"slow:{HASH.replace('t=3', 't=999')}", f"ann:{HASH}:x", ":", " : ", f"big2:{HASH.replace('65536', '65537')}",
+        f"wide:{HASH.replace('p=4', 'p=17')}", *(f"u{number}:{hashed}" for number, hashed in enumerate(UNUSABLE)),
     ]  # fmt: skip
     file.path.write_text("\n".join(lines))
     file.path.chmod(0o600)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mta.listener import auth
 from mta.listener.auth import Credentials
-from mta.listener.gate import FAILURES
+from mta.listener.gate import FAILURES, TURN_WAIT, Gate
 from mta.listener.protocol import STRANGER_TIMEOUT
 from mta.listener.server import Listener
 from mta.model.events import Accepted, Refused, Trouble
@@ -372,6 +372,91 @@ def test_failures_are_counted_by_address_over_sessions() -> None:
         site.clock.at += FAILURES.period / FAILURES.amount
         assert (await site.client().ask(plain(GOOD)))[0].startswith("235")
         assert (await site.client().ask(plain(GOOD)))[0].startswith("235"), "success costs nothing"
+
+    run_virtual(run())
+
+
+def test_guesses_that_come_at_once_are_judged_one_by_one_and_no_more_than_the_share() -> None:
+    """More sessions than the share, all before the first verdict."""
+
+    async def run() -> None:
+        site = Site(max_connections=500)
+        busy, most = [0], [0]
+
+        async def verify() -> None:
+            busy[0] += 1
+            most[0] = max(most[0], busy[0])
+            await asyncio.sleep(0.1)
+            busy[0] -= 1
+
+        site.passwords.before = verify
+        lines = [site.client() for _ in range(3 * FAILURES.burst)]
+        replies = await asyncio.gather(*(line.ask(plain("\0shop\0x")) for line in lines))
+        assert len(site.passwords.asked) == FAILURES.burst
+        codes = [reply[:3] for reply, _ in replies]
+        assert (codes.count("535"), codes.count("421")) == (FAILURES.burst, 2 * FAILURES.burst)
+        assert most[0] == 1
+
+    run_virtual(run())
+
+
+def test_who_knows_the_password_waits_for_its_turn_however_many_come_at_once() -> None:
+    async def run() -> None:
+        site = Site(max_connections=500)
+        site.passwords.before = lambda: asyncio.sleep(0.1)
+        lines = [site.client() for _ in range(5 * FAILURES.burst)]
+        replies = await asyncio.gather(*(line.ask(plain(GOOD)) for line in lines))
+        assert {reply[:3] for reply, _ in replies} == {"235"}
+
+    run_virtual(run())
+
+
+def test_an_address_that_asks_much_holds_up_itself_alone_and_not_for_long() -> None:
+    async def run() -> None:
+        site = Site()
+        site.passwords.before = lambda: asyncio.sleep(2 * TURN_WAIT)
+        first = asyncio.create_task(site.client().ask(plain(GOOD)))
+        await site.passwords.arrived.wait()
+        second = asyncio.create_task(site.client().ask(plain(GOOD)))
+        site.passwords.before = None
+        reply, took = await site.client("192.0.2.2").ask(plain(GOOD))
+        assert reply.startswith("235") and took < 0.1
+        reply, took = await second
+        assert reply.startswith("454 4.7.0 ") and took == pytest.approx(TURN_WAIT, abs=0.1)
+        assert (await first)[0].startswith("235")
+        assert (await site.client().ask(plain(GOOD)))[0].startswith("235")
+
+    run_virtual(run())
+
+
+async def test_a_verdict_that_nobody_waits_for_any_more_was_counted() -> None:
+    passwords, settings, forever = PlainPasswords(), submission.settings(users=USERS), asyncio.Event()
+    passwords.before = forever.wait
+    gate = Gate(passwords, FixedClock().now, print)
+    for _ in range(FAILURES.burst):
+        passwords.arrived.clear()
+        guess = asyncio.create_task(gate.judge(Credentials("shop", "x"), settings, None))
+        await passwords.arrived.wait()
+        guess.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await guess
+    passwords.before = None
+    assert (await gate.judge(Credentials("shop", "tr0ub4dor"), settings, None)).code == 421
+
+
+def test_b56_a_wrong_name_is_measured_against_the_hash_that_costs_most() -> None:
+    """Whichever the file begins with, and after a reload too."""
+
+    async def run() -> None:
+        costs = ("m=512,t=1,p=1", "m=4096,t=3,p=1", "m=8192,t=2,p=1")
+        cheap, dear, dearest = (f"$argon2id$v=19${cost}$c2FsdHNhbHQ$aGFzaA" for cost in costs)
+        site = Site(users={"a": cheap, "b": dearest, "c": dear})
+        client = site.client()
+        await client.ask(plain("\0nobody\0x"))
+        site.listener.settings = submission.settings(users={"a": cheap, "c": dear}, allow=())
+        await site.client().ask(plain("\0nobody\0x"))
+        await client.ask(plain("\0a\0x"))
+        assert [hashed for _, hashed in site.passwords.asked] == [dearest, dear, cheap]
 
     run_virtual(run())
 

@@ -58,6 +58,25 @@ def test_sender_domains(sender: str, may: bool) -> None:
     assert may or str(refusal).startswith("550 5.7.1 ")
 
 
+@pytest.mark.parametrize(
+    ("sender", "may"),
+    [
+        ("jörg@müller.example", True),
+        ("jörg@MÜLLER.example", True),
+        ("jörg@xn--mller-kva.example", True),
+        ("jörg@post.bücher.example", True),
+        ("jörg@muller.example", False),
+        ("jörg@bücher.example", False),
+    ],
+)
+def test_ext11_a_sender_s_domain_is_known_by_its_a_labels(sender: str, may: bool) -> None:
+    """As configured; the address itself goes on in U-labels, since its local part needs SMTPUTF8 anyhow."""
+    heard_of = mail(f"FROM:<{sender}> SMTPUTF8".encode().decode("latin-1"), settings(), extended=True, now=0.0)
+    assert isinstance(heard_of, Mail)
+    rule = ClientRule(user="shop", sender_domains=("xn--mller-kva.example", "*.xn--bcher-kva.example"))
+    assert (rule.sender_refusal(heard_of.reverse_path) is None) == may
+
+
 def test_adr18_the_null_sender_is_the_rule_s() -> None:
     assert ClientRule(null_sender=True).sender_refusal("") is None
     assert str(ClientRule(null_sender=False).sender_refusal("")).startswith("550 5.7.1 ")

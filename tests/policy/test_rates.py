@@ -29,19 +29,22 @@ def test_a_clock_that_is_set_back_stops_nobody() -> None:
     assert buckets.take("a", RATE, 101.0)
 
 
-def test_what_is_spent_on_credit_is_paid_back() -> None:
+def test_what_is_given_back_can_be_taken_again_and_is_no_more_than_that() -> None:
     buckets = Buckets(10)
-    for _ in range(100):
-        buckets.spend("a", RATE, 0.0)
-    assert buckets.level("a", RATE, 0.0) == -5
-    assert buckets.level("a", RATE, 5.9) < 1 <= buckets.level("a", RATE, 6.0)
+    assert all(buckets.take("a", RATE, 0.0) for _ in range(5))
+    buckets.give_back("a", RATE, 0.0)
+    assert [buckets.take("a", RATE, 0.0) for _ in range(2)] == [True, False]
+    for _ in range(9):
+        buckets.give_back("a", RATE, 0.0)
+    assert len(buckets) == 0, "a full bucket is forgotten"
+    assert [buckets.take("a", RATE, 0.0) for _ in range(6)] == [True] * 5 + [False]
 
 
 @given(st.lists(st.integers(0, 50)))
 def test_memory_is_bounded_and_the_oldest_are_forgotten(keys: list[int]) -> None:
     buckets = Buckets(3)
     for key in keys:
-        buckets.spend(key, RATE, 0.0)
+        buckets.take(key, RATE, 0.0)
     recent = list(dict.fromkeys(reversed(keys)))[:3]
     assert len(buckets) == len(recent)
     assert all(buckets.level(key, RATE, 0.0) < 5 for key in recent)
