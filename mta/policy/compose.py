@@ -110,4 +110,4 @@ def text_entity(lines: list[str]) -> list[str]:
 
 
 def octets(lines: list[str]) -> bytes:
-    return "".join(f"{line}\r\n" for line in lines).encode("utf-8")
+    return "\r\n".join([*lines, ""]).encode("utf-8")

@@ -30,11 +30,12 @@ class Draft:
     priority: int = 0
 
 
-def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
+def dsn_draft(step: Sequence[DueNotice], original: bytes, *, withheld: str = "") -> Draft:
     """One DSN for the marks of one step; `original` are the first octets of the message, as many as `dsn_return` needs
-    of it. It is urgent if the message was, else normal."""
+    of it; `withheld` says why it does not go back whole, whatever was asked for. It is urgent if the message was, else
+    normal."""
     first = step[0]
-    back = Returned() if _undecided(step) else returned(original, whole=returns_whole(step))
+    back = Returned() if _undecided(step) else returned(original, whole=returns_whole(step) and not withheld)
     dsn = Dsn(
         to=first.reverse_path,
         queue_id=first.queue_id,
@@ -49,7 +50,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes) -> Draft:
         priority=first.priority,
         envid=first.envid,
         original_message=back.lines if back.whole else (),
-        withheld=back.withheld,
+        withheld=withheld or back.withheld,
     )
     mail_class = min(first.mail_class, MailClass.NORMAL)
     return Draft(

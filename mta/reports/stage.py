@@ -21,7 +21,7 @@ from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy.acceptance import Locals
 from mta.policy.compose import Stamp
-from mta.policy.dsn_return import octets_needed
+from mta.policy.dsn_return import NOT_LEGAL, octets_needed
 from mta.policy.notices import DSN_NOTICES
 from mta.policy.schedule import RetryPolicy
 from mta.ports import Clock, Entropy, Observer
@@ -159,11 +159,23 @@ class Reports:
 
     async def _tell_of(self, step: Sequence[DueNotice], original: bytes) -> None:
         try:
-            mail = self._mail(dsn_draft(step, original))
+            mail = self._dsn(step, original)
         except Exception as error:  # what can't be told must not keep the others back
             await self._tell_nobody(step, error)
         else:
             await self._insert(mail)
+
+    def _dsn(self, step: Sequence[DueNotice], original: bytes) -> _Mail:
+        """With the header alone where more fails: no message may be so made that its sender is not told."""
+        try:
+            return self._mail(dsn_draft(step, original))
+        except Exception as error:
+            if isinstance(error, Unaddressable) or not returns_whole(step):
+                raise
+            mail = self._mail(dsn_draft(step, original, withheld=NOT_LEGAL))
+            what = f"{step[0].queue_id} can't be returned whole with its DSN; its header is"
+            self._observer(Trouble("warning", what, f"{type(error).__name__}: {error}"))
+            return mail
 
     async def _beginning(self, queue_id: str, whole: bool) -> bytes:
         """The first octets of the original, as many as a DSN may need; b"" if they are purged or damaged."""

@@ -224,6 +224,49 @@ async def test_b31_a_row_that_cannot_be_composed_does_not_stop_the_rest():
         assert [trouble.severity for trouble in desk.troubles()] == ["error"]
 
 
+@pytest.mark.parametrize("raised", [RecursionError, MemoryError, AssertionError])
+def test_dsn_10_whatever_fails_with_a_whole_message_its_sender_is_told(
+    monkeypatch: pytest.MonkeyPatch, raised: type[Exception]
+):
+    """With the header, and why; the fault is shown."""
+
+    def broken(message: bytes) -> bytes:
+        raise raised("deep")
+
+    monkeypatch.setattr("mta.policy.dsn_return.seven_bit", broken)
+
+    async def test() -> None:
+        spool = FakeSpool(original=b"Subject: Your order 1234\r\n\r\n\xff\r\n")
+        spool.mark(ret="FULL")
+        async with running(spool) as desk:
+            [(_, content)] = desk.sent(Kind.DSN)
+            assert b"Content-Type: text/rfc822-headers\r\n\r\nSubject: Your order 1234\r\n" in content
+            assert b"Only the header of your message is attached" in content
+            assert spool.untold == []
+            assert [(it.severity, it.detail) for it in desk.troubles()] == [("warning", f"{raised.__name__}: deep")]
+
+    run_virtual(test())
+
+
+@virtual
+async def test_dsn_10_a_sender_of_a_message_nested_without_end_is_told():
+    """300 multiparts in 14 KB, and one 8-bit octet."""
+    frames = [b"Content-Type: multipart/mixed; boundary=b%d\r\n\r\n--b%d\r\n" % (level, level) for level in range(300)]
+    async with running(FakeSpool(original=b"Subject: x\r\n" + b"".join(frames) + b"\r\n\xff\r\n")) as desk:
+        desk.spool.mark(ret="FULL")
+        await settle()
+        assert (len(desk.sent(Kind.DSN)), desk.troubles()) == (1, [])
+
+
+@virtual
+async def test_b09_a_whole_message_for_a_sender_who_cannot_be_told_is_counted():
+    async with running(FakeSpool()) as desk:
+        desk.spool.mark(ret="FULL", reverse_path="no address")
+        await settle()
+        assert [mark.reverse_path for mark in desk.spool.untold] == ["no address"]
+        assert len(desk.troubles()) == 1
+
+
 # ---------------------------------------------------------------- trouble with the spool
 @pytest.mark.parametrize("fault", ["fail_reports", "fail_buffers", "fail_reading"])
 def test_b08_trouble_with_the_spool_delays_and_loses_nothing(fault: str):
