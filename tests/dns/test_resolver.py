@@ -370,7 +370,7 @@ async def both_transports_and_trouble() -> None:
         ("d.test", "MX"): DROP,
     }
     async with DnsServer(zones) as server:
-        resolver = DnsResolver([server.address], 0.2)
+        resolver = DnsResolver([server.address], 1.0)
         assert len((await resolver.mail_exchangers("e.test")).exchangers) == len(MANY)
         assert await resolver.addresses("h.test") == AddressAnswer(Lookup.FOUND, tuple(FOUR + SIX))
         for name, lookup in (("s.test", Lookup.TROUBLE), ("d.test", Lookup.TROUBLE), ("n.test", Lookup.NXDOMAIN)):

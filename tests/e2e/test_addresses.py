@@ -80,7 +80,7 @@ async def test_b54_quoted_local_parts_leave_as_they_came(running: World) -> None
         b"RCPT TO:<a\rb@good.test>",
         b"RCPT TO:<a\0b@good.test>",
         b"RCPT TO:<;id;>",
-        b"RCPT TO:<b@good.test> NOTIFY=NEVER",
+        b"RCPT TO:<b@good.test NOTIFY=NEVER>",
         b"RCPT TO:<b@good.test>>>>",
         b"RCPT TO:<b@good.test>\nRCPT TO:<c@good.test>",
     ],
