@@ -13,8 +13,8 @@ class OutputLost(CommandError):
 
 
 class Output(TextIOWrapper):
-    """In the place of `plain`, which is used up. `write` and `flush` raise `OutputLost` (74), and BrokenPipeError where nobody
-    reads. A terminal may know ASCII alone: what it can't show is escaped."""
+    """In the place of `plain`, which is used up. `write` and `flush` raise `OutputLost` (74), and BrokenPipeError where
+    nobody reads. A terminal may know ASCII alone: what it can't show is escaped."""
 
     def __init__(self, plain: TextIOWrapper) -> None:
         encoding, at_lines, at_once = plain.encoding, plain.line_buffering, plain.write_through
