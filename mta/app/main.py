@@ -58,6 +58,7 @@ async def _serve(config: Config, path: Path | None, users: Users) -> int:
     _handle_signals(daemon, path, notifier)
     try:
         await daemon.serve(partial(_ready, daemon, notifier), inherited_sockets(os.environ))
+        log(Trouble("info", "stopped"))
     except (StartError, SocketTaken, SpoolError, OSError) as error:
         return _failed(error)
     finally:
@@ -74,7 +75,8 @@ def _ready(daemon: Daemon, notifier: Notifier) -> None:
 def _handle_signals(daemon: Daemon, path: Path | None, notifier: Notifier) -> None:
     loop = asyncio.get_running_loop()
 
-    def stop() -> None:
+    def stop(asked: signal.Signals) -> None:
+        daemon.log(Trouble("info", "stopping", asked.name))  # also before there are metrics
         notifier.notify("STOPPING=1")
         daemon.request_stop()
 
@@ -86,8 +88,8 @@ def _handle_signals(daemon: Daemon, path: Path | None, notifier: Notifier) -> No
         _reload(daemon, path)
         notifier.notify("READY=1")
 
-    loop.add_signal_handler(signal.SIGTERM, stop)
-    loop.add_signal_handler(signal.SIGINT, stop)
+    loop.add_signal_handler(signal.SIGTERM, stop, signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGINT, stop, signal.SIGINT)
     loop.add_signal_handler(signal.SIGHUP, reload)
 
 
@@ -102,6 +104,8 @@ def _reload(daemon: Daemon, path: Path | None) -> None:
     else:
         where = str(path) if path else "there is no file: the built-in defaults"
         daemon.observe(Trouble("info", "the configuration was read again", where))
+        for problem in users.warnings:
+            daemon.observe(Trouble("warning", str(problem)))
 
 
 def _failed(error: Exception) -> int:

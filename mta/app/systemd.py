@@ -35,16 +35,25 @@ class Notifier:
 
 
 def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.socket]]:
-    """The listening sockets systemd opened for us, in order, and how one speaks there; empty without socket activation."""
+    """The listening sockets systemd opened for us, in order, and how one speaks there; empty without socket activation.
+    Raises OSError: one is no socket."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(environ.get("LISTEN_FDS", "0"))
-    sockets = [socket.socket(fileno=fd) for fd in range(_FIRST_FD, _FIRST_FD + count)]
+    sockets = [_socket(fd) for fd in range(_FIRST_FD, _FIRST_FD + count)]
     for sock in sockets:
         sock.setblocking(False)
         os.set_inheritable(sock.fileno(), False)
     names = environ.get("LISTEN_FDNAMES", "").split(":") + [""] * count
     return [(_scheme(sock, name), sock) for sock, name in zip(sockets, names, strict=False)]
+
+
+def _socket(descriptor: int) -> socket.socket:
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError as error:
+        what = f"LISTEN_FDS promises a socket as file descriptor {descriptor}, and there is none"
+        raise OSError(error.errno, f"{what} ({error.strerror})") from None
 
 
 def _scheme(sock: socket.socket, name: str) -> Scheme:

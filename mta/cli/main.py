@@ -5,7 +5,6 @@ one line on standard error with an exit code of sysexits.h; no traceback, whatev
 is not imported: `mta status` is for loops and shells.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -16,6 +15,7 @@ import click
 
 from mta import __version__
 from mta.cli.asking import daemon_commands
+from mta.cli.output import Output, OutputLost, give_output_up
 from mta.cli.settings import config_option, config_path, json_option
 from mta.config.problems import ConfigError
 from mta.control.errors import CommandError, Exit
@@ -137,20 +137,23 @@ def _words() -> list[str]:
 
 def main() -> int:
     """The exit code."""
-    if isinstance(sys.stdout, TextIOWrapper):  # a terminal may know ASCII alone
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout = Output(sys.stdout)
     try:
         code = cli.main(_words(), prog_name="mta", standalone_mode=False)
         sys.stdout.flush()
         return code or 0
     except click.UsageError as error:
         return _failed(Exit.USAGE, [f"{error.format_message()} (see {_help_of(error)})"])
+    except OutputLost as error:
+        give_output_up()
+        return _failed(error.code, [error.message])
     except CommandError as error:
         return _failed(error.code, [error.message])
     except ConfigError as error:
         return _failed(Exit.CONFIG, error.lines())
     except BrokenPipeError:  # `mta queue | head`: whoever reads has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_output_up()
         return 0
     except (KeyboardInterrupt, click.Abort):
         return 130

@@ -4,16 +4,18 @@ import os
 import pwd
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
 from mta.config.find import SYSTEM_FILE, control_socket, find_config
+from mta.config.problems import ConfigError
 from mta.control.client import ask
 from mta.control.render import render
 from mta.model.text import safe_text
 from mta.sendmail.arguments import USAGE, Invocation, Mode, parse
 from mta.sendmail.doors import find_doors
-from mta.sendmail.errors import NotTaken, bad_data
+from mta.sendmail.errors import NoDoor, NotTaken, bad_data
 from mta.sendmail.handover import hand_over
 from mta.sendmail.relay import relay
 
@@ -23,7 +25,12 @@ def sendmail(words: Sequence[str], config: str | None, *, linked: bool) -> int:
     `ConfigError`, `CommandError`."""
     try:
         asked = parse(words)
-        _run(asked, _config(asked.config or config, linked=linked))
+        path = _config(asked.config or config, linked=linked)
+        try:
+            _run(asked, path)
+        except (NoDoor, ConfigError):
+            _check(path)
+            raise
     except NotTaken as error:
         for line in error.lines:
             print(f"sendmail: {safe_text(line)}", file=sys.stderr)
@@ -43,6 +50,11 @@ def _run(asked: Invocation, config: Path | None) -> None:
             sys.stdout.write(USAGE)
         case Mode.RUN_QUEUE:
             pass  # the daemon does
+
+
+def _check(config: Path | None) -> None:
+    """Raises `ConfigError` with all that is wrong, as `mta check` tells it: then that is why there is no door."""
+    import_module("mta.config.load").load(config, os.environ)
 
 
 def _input() -> TextIO:

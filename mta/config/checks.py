@@ -124,6 +124,7 @@ def _submission_warnings(config: Config) -> Iterator[Problem]:
     submission = config.submission
     if submission.i_know_this_is_an_open_relay and any(_open_relay(config)):
         yield Problem("submission.i_know_this_is_an_open_relay", "strangers may send mail to everybody by this server")
+    yield from _no_way_for_programs(submission)
     named = [client.user for client in submission.client if client.user is not None]
     if named and submission.users_file is None:
         yield Problem("submission.client", f'without users_file nobody can be "{named[0]}"')
@@ -132,6 +133,18 @@ def _submission_warnings(config: Config) -> Iterator[Problem]:
     reachable = _reachable(config)
     if reachable and submission.allow and submission.users_file is None and all(it.is_loopback for it in submission.allow):
         yield Problem("submission.allow", f"only this machine may submit: nobody else at {', '.join(reachable)}")
+
+
+def _no_way_for_programs(submission: Submission) -> Iterator[Problem]:
+    """A unix socket is never asked for TLS, nor for a PROXY header."""
+    if any(door.scheme is Scheme.UNIX for door in submission.listen):
+        return
+    lost = "`mta sendmail` and programs on this machine can't submit"
+    advice = 'expected a door for them in submission.listen, such as "unix:/run/mta/submit.sock"'
+    if submission.tls.required:
+        yield Problem("submission.tls.required", f"{lost} without TLS: {advice}")
+    if any(network.is_loopback for network in submission.proxy_protocol_from):
+        yield Problem("submission.proxy_protocol_from", f"{lost} without a PROXY header: {advice}")
 
 
 def _is_on_this_machine(door: Door) -> bool:

@@ -115,7 +115,7 @@ def _host(given: str) -> str:
     try:
         address = ipaddress.ip_address(given[1:-1] if bracketed else given)
     except ValueError:
-        raise ValueError(f'expected an IP address, not "{given}"') from None
+        raise ValueError('expected an IP address, as in "127.0.0.1:25" or "[::1]:25"') from None
     if (address.version == 6) != bracketed:
         raise ValueError('expected brackets around an IPv6 address, and only there, such as "[::1]:25"')
     return str(address)

@@ -30,7 +30,6 @@ _EXPECTED = {
     "less_than_equal": "expected {le} or less",
     "less_than": "expected less than {lt}",
     "literal_error": "expected {expected}",
-    "too_short": "expected at least {min_length}",
 }
 """Of pydantic's kinds of error those that our models can give, in our words."""
 
@@ -94,6 +93,8 @@ def _key(location: Iterable[int | str]) -> Key:
 def _expected(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         return _unknown(error["loc"])
+    if error["type"] == "too_short":  # no list of ours has another least length
+        return "expected at least one"
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         expected = str(context["error"])

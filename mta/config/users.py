@@ -43,10 +43,13 @@ def read_users(config: Config) -> Users:
         raise ConfigError(str(path), [Problem("", f"can't be read: {reason}")]) from None
     if mode & stat.S_IWOTH:
         raise ConfigError(str(path), [Problem("", "everybody may write it: `chmod 640` it")])
-    return Users(parse_users(text, str(path)), tuple(_warnings(path, mode)))
+    hashes = parse_users(text, str(path))
+    return Users(hashes, tuple(_warnings(path, mode, hashes)))
 
 
-def _warnings(path: Path, mode: int) -> Iterator[Problem]:
+def _warnings(path: Path, mode: int, hashes: Mapping[str, str]) -> Iterator[Problem]:
+    if not hashes:
+        yield Problem("submission.users_file", f"{path} has no users: nobody can log in; `mta user add NAME` adds one")
     if mode & stat.S_IROTH:
         yield Problem("submission.users_file", f"everybody may read {path}: `chmod 640` it")
 

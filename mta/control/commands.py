@@ -86,7 +86,12 @@ COMMANDS = {
             Refs.ONE,
             (Option("key", "the name of the new email", "NEWKEY", values.key),),
         ),
-        Spec("dead", "The messages that need a person, and why."),
+        Spec(
+            "dead",
+            "The messages that need a person, and why.",
+            Refs.NONE,
+            (Option("seen", "you know what of this message could be told to nobody", "REF", values.ref),),
+        ),
         Spec(
             "resolve",
             "Decides by hand what became of a message in doubt, or dead.",

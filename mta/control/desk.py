@@ -64,8 +64,7 @@ class Desk:
             case "queue":
                 return await self._listed(await self.spool.queue(_filter(command, self.clock.now())))
             case "dead":
-                without = not self.health().postmaster  # then what was to be reported stays here
-                return await self._listed(await self.spool.needing_person(_DEAD_SHOWN, without))
+                return await self._dead(command)
             case "show":
                 return await self._show(command.refs[0])
             case "hold" | "release" if not command.refs:
@@ -90,6 +89,15 @@ class Desk:
             documents += (message_document(view, timeline=False) for view in views[start : start + _SLICE])
             await asyncio.sleep(0)
         return {"messages": documents, "total": total}
+
+    async def _dead(self, command: Command) -> Json:
+        without = not self.health().postmaster  # then what was to be reported stays here
+        if "seen" not in command.options:
+            return await self._listed(await self.spool.needing_person(_DEAD_SHOWN, without))
+        queue_id = await self._one(command.options["seen"])
+        await self.spool.seen(queue_id, without, self.clock.now())
+        self.observer(Ordered("dead --seen", queue_id, "", "seen"))
+        return {"seen": queue_id}
 
     async def _show(self, ref: str) -> Json:
         return message_document(await self._view(ref), timeline=True)

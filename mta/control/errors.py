@@ -21,6 +21,8 @@ class Exit(IntEnum):
     UNAVAILABLE = 69
     """The daemon can't be reached."""
     INTERNAL = 70
+    IO_ERROR = 74
+    """Standard output can't be written."""
     TRY_LATER = 75
     NOT_PERMITTED = 77
     CONFIG = 78

@@ -73,6 +73,6 @@ def _standing(overview: Overview, rules: HealthRules) -> Iterator[str]:
     if overview.damaged:
         yield f"{count(overview.damaged, 'message')} damaged (mta dead)"
     if overview.untold:
-        yield f"{count(overview.untold, 'failure')} could be told to nobody"
+        yield f"{count(overview.untold, 'failure')} could be told to nobody (mta dead)"
     if not rules.postmaster:
         yield "no postmaster who gets reports and alerts"

@@ -16,11 +16,15 @@ from mta.model.text import safe_text
 Json = Mapping[str, Any]
 
 _ASK = "more: mta show QUEUEID"
-_REMEDY = (
-    "given up: `mta retry QUEUEID` tries again",
-    "in doubt: `mta resolve QUEUEID --sent` if it arrived, `--resend` if not",
-    "what stays as it is leaves this list with spool.retention",
-)
+_REMEDIES = {
+    "dead": "given up: `mta retry QUEUEID` tries again",
+    "in_doubt": "in doubt: `mta resolve QUEUEID --sent` if it arrived, `--resend` if not",
+    "damaged": "damaged: `mta cancel QUEUEID` ends it",
+    "untold": "told to nobody: `mta dead --seen QUEUEID` once you know of it",
+    "unreported": "not reported: set postmaster, or `mta dead --seen QUEUEID` once you know of it",
+}
+"""By what a message is listed for."""
+_OWN_MAIL = {"dsn": "a bounce", "report": "a report", "alert": "an alert"}
 _DEADLINES = {
     "handover": "to be handed over by then, or it fails",
     "R": "to be delivered by then, or it fails",
@@ -38,6 +42,7 @@ def render(command: str, document: Json) -> str:
         "resend": _resend,
         "backup": _backup,
         "status --check": _check,
+        "dead --seen": _seen,
     }
     lines = makers.get(command, _changes)(document)
     return "".join(f"{line.rstrip()}\n" for line in lines)
@@ -45,7 +50,7 @@ def render(command: str, document: Json) -> str:
 
 def shown_as(command: Command) -> str:
     """What `render` calls the answer to `command`."""
-    return "status --check" if "check" in command.options else command.name
+    return next((f"{command.name} --{option}" for option in ("check", "seen") if option in command.options), command.name)
 
 
 def _check(document: Json) -> Iterable[str]:
@@ -60,6 +65,10 @@ def check_line(level: str, reasons: Sequence[str]) -> str:
 
 def _resend(document: Json) -> Iterable[str]:
     yield f"queued as {safe_text(document['queue_id'])}, a new email made of {safe_text(document['resend_of'])}"
+
+
+def _seen(document: Json) -> Iterable[str]:
+    yield f"{safe_text(document['seen'])}: noted that you know of it; it is listed no more for that"
 
 
 def _backup(document: Json) -> Iterable[str]:
@@ -86,12 +95,17 @@ def _status(document: Json) -> Iterable[str]:
 def _needing(document: Json) -> Iterable[str]:
     """What a person should see to."""
     if document["held"]:
-        orders = ("everything (--all)" if name == "*" else f"{safe_text(name)} (--domain)" for name in document["held"])
-        yield f"held        {', '.join(orders)}: mta release --all, or --domain DOMAIN"
+        orders = (_held(safe_text(name)) for name in document["held"])
+        yield f"held        {', '.join(orders)}"
     if document["damaged"]:
         yield f"damaged     {count(document['damaged'], 'message')} set apart (mta dead)"
     if document["untold"]:
         yield f"untold      {count(document['untold'], 'failure')} could be told to nobody (mta dead)"
+
+
+def _held(target: str) -> str:
+    """A standing order, and what lifts it."""
+    return "everything (mta release --all)" if target == "*" else f"{target} (mta release --domain {target})"
 
 
 def _destinations(rows: Sequence[Json]) -> Iterable[str]:
@@ -134,11 +148,33 @@ def _dead(document: Json) -> Iterable[str]:
         yield f"{message['queue_id']}  {safe_text(message['sender'] or '<>')}  {_quoted(message['subject'])}"
         if message["damaged"]:
             yield f"    damaged: {safe_text(message['damaged'])}"
+        if "untold" in _causes(message):
+            yield f"    {_untold(message)}"
+        if "unreported" in _causes(message):
+            yield "    its failure could be reported to nobody: no postmaster is set"
         for recipient in message["recipients"]:
             if recipient["status"] in ("dead", "failed", "in_doubt", "held") or recipient["doubts"]:
                 yield from _standing(recipient, "    ")
     yield _shown(document)
-    yield from _REMEDY
+    causes = frozenset[str]().union(*map(_causes, document["messages"]))
+    yield from (remedy for cause, remedy in _REMEDIES.items() if cause in causes)
+    yield "what is finished and stays as it is leaves this list with spool.retention"
+
+
+def _causes(message: Json) -> frozenset[str]:
+    """Why a message needs a person. Without a postmaster what was to be reported is listed too, so that is the reason where
+    there is no other."""
+    statuses = {recipient["status"] for recipient in message["recipients"]}
+    waits = any(it["status"] == "in_doubt" and not it["next_attempt_at"] for it in message["recipients"])
+    found = {name for name in ("damaged", "untold") if message[name]}
+    found |= {"dead"} & statuses | ({"in_doubt"} if waits else set())
+    return frozenset(found or {"unreported"})
+
+
+def _untold(message: Json) -> str:
+    if own := _OWN_MAIL.get(message["kind"]):
+        return f"{own} that could not be delivered: whom it was for was not told"
+    return "its failure could be told to nobody"
 
 
 def _shown(document: Json) -> str:

@@ -57,6 +57,12 @@ def key(text: str) -> str:
     return text
 
 
+def ref(text: str) -> str:
+    if not text:
+        raise ValueError("expected a queue id, a Message-ID in angle brackets, or an idempotency key")
+    return text
+
+
 def limit(text: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= LIMIT:
         raise ValueError(f"expected a number from 1 to {LIMIT}")

@@ -49,6 +49,7 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "ret": view.ret or None,
         "envid": view.envid or None,
         "submitter": view.submitter or None,
+        "untold": view.untold,
     }
 
 

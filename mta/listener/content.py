@@ -21,7 +21,7 @@ _STUFFED = re.compile(rb"(?<=\n)\.(?=\.)|(?<=\r\n)\.(?=[^\r\n])")
 
 BARE_NEWLINE = Reply(554, "5.6.0", "Message has a bare CR or LF")
 NUL = Reply(554, "5.6.0", "Message has a NUL octet")
-LONG_LINE = Reply(554, "5.6.0", f"Message has a line of more than {LINE_LIMIT} octets")
+LONG_LINE = Reply(554, "5.6.0", f"Message has a line of more than {LINE_LIMIT} octets: encode it")
 
 
 class ContentDecoder:

@@ -43,6 +43,8 @@ _UNRECOGNIZED = Reply(500, "5.5.2", "Command not recognized")
 _NOT_IMPLEMENTED = Reply(502, "5.5.1", "Command not implemented")
 _TOO_LONG = Reply(500, "5.5.2", "Command line too long")
 _NOT_ASCII = Reply(501, "5.5.2", "Argument has characters that are not printable ASCII")
+_LINE_ENDS = Reply(500, "5.5.2", "Command not recognized: lines end with CR LF")
+_BARE_LF = Reply(501, "5.5.2", "Argument has a bare LF: lines end with CR LF")
 _NO_ARGUMENT = Reply(501, "5.5.4", "No argument is allowed")
 _TLS_FIRST = Reply(530, "5.7.0", "Send STARTTLS first")
 _NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
@@ -127,12 +129,14 @@ class Conversation:
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None or "\0" in rest:
-            return self._count_junk(_UNRECOGNIZED)
+            return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED)
         argument = rest.strip(" \t")
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
         if self._is_too_early and command not in _IN_CLEAR:
             return Answer(wire(_TLS_FIRST), Next.FLUSH, refused=(_TLS_FIRST, verb.upper()))
+        if "\n" in argument:
+            return Answer(wire(_BARE_LF), Next.FLUSH, refused=(_BARE_LF, verb.upper()))
         if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
             return Answer(wire(_NOT_ASCII), Next.FLUSH)
         return command(self, argument)

@@ -14,6 +14,7 @@ from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
 from mta.model.international import a_labels
 from mta.model.reply import Reply
+from mta.model.units import duration_in_words
 from mta.policy.commands import BAD_PARAMETER, PathArgument
 from mta.policy.rates import Rate
 from mta.policy.requests import Wish, class_of
@@ -76,7 +77,7 @@ def _covers(pattern: str, domain: str) -> bool:
 
 # ---------------------------------------------------------------- rates
 def too_often(rate: Rate, what: str) -> Reply:
-    return Reply(450, "4.7.1", f"You may send {rate} {what}: try again later")
+    return Reply(450, "4.7.1", f"You may send {rate.amount} {what} in {duration_in_words(rate.period)}: try again later")
 
 
 # ---------------------------------------------------------------- priorities

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.reply import Reply
-from mta.model.units import parse_duration
+from mta.model.units import format_duration, parse_duration
 from mta.policy.commands import BAD_PARAMETER, BAD_PRIORITY
 from mta.policy.header import Field, HeaderError, Section
 
@@ -98,7 +98,7 @@ def mail_requests(parameters: Mapping[str, str | None], now: float, max_hold: fl
         return BAD_PARAMETER
     if not_before is not None:
         if not now < not_before <= now + max_hold:
-            return Reply(501, "5.5.4", f"A message may be held for 1 to {int(max_hold)} seconds")
+            return Reply(501, "5.5.4", f"A message may be held for at most {format_duration(max_hold)}")
         if deliver_by is not None and not_before >= deliver_by.at:
             return Reply(501, "5.5.4", "A message can't be held until its deadline has passed")
     level = int(priority) if "MT-PRIORITY" in parameters else None
@@ -159,7 +159,7 @@ def wish(section: Section, requests: Requests, began_at: float, max_hold: float)
             not_before = release
             past = RELEASE if release < began_at else past
             if release > began_at + max_hold:
-                raise HeaderError(f"Header field {RELEASE} is too late: at most {int(max_hold)} seconds from now")
+                raise HeaderError(f"Header field {RELEASE} is too late: at most {format_duration(max_hold)} from now")
     if deliver_by is not None and not_before is not None and not_before >= deliver_by.at and not past:
         name = RELEASE if release is not None else DEADLINE
         raise HeaderError(f"Header field {name} would hold the message until its deadline has passed")

@@ -1,7 +1,8 @@
 """Where the daemon takes mail from this machine: the doors that `submission.listen` names, and a way in.
 
 Rules: a unix socket first, then plain doors in their order; one that does not open is followed by the next. A door for
-TLS alone is not for this program. Nothing else of the configuration is read, so that a mistake there stops no mail.
+TLS alone is not for this program. Nothing else of the configuration is read while a door opens, so that a mistake there
+stops no mail.
 """
 
 import errno
@@ -16,7 +17,7 @@ from mta.config.fields import door
 from mta.config.problems import ConfigError, Problem
 from mta.control.errors import Exit
 from mta.model.door import Door, Scheme
-from mta.sendmail.errors import NotTaken
+from mta.sendmail.errors import NoDoor
 
 CONNECT_TIMEOUT = 10.0
 _KEY = ("submission", "listen")
@@ -40,7 +41,7 @@ def _doors(document: Document) -> Iterator[Door]:
     submission = document.tables.get("submission", {})
     entries = submission.get("listen", _DEFAULT) if isinstance(submission, dict) else None
     if not isinstance(entries, list | tuple) or not entries:
-        raise ValueError("expected a list of doors in brackets")
+        raise ValueError("expected a list of at least one door, in brackets")
     for entry in entries:
         found = door(entry, document.base)
         if found.scheme is not Scheme.TLS:
@@ -52,7 +53,7 @@ def _mistake(document: Document, message: str) -> ConfigError:
 
 
 def enter(doors: list[Door]) -> tuple[socket.socket, Door]:
-    """A connection to the first that opens. Raises `NotTaken`: 77 if this user may use none, else 75."""
+    """A connection to the first that opens. Raises `NoDoor`: 77 if this user may use none, else 75."""
     denied = True
     for it in doors:
         try:
@@ -61,8 +62,8 @@ def enter(doors: list[Door]) -> tuple[socket.socket, Door]:
             denied = denied and error.errno in (errno.EACCES, errno.EPERM)
     names = ", ".join(map(str, doors))
     if denied:
-        raise NotTaken(Exit.NOT_PERMITTED, f"uid {os.getuid()} may not submit at {names}: the message was NOT taken")
-    raise NotTaken(Exit.TRY_LATER, f"mta is not running at {names}: the message was NOT taken; try again later")
+        raise NoDoor(Exit.NOT_PERMITTED, f"uid {os.getuid()} may not submit at {names}: the message was NOT taken")
+    raise NoDoor(Exit.TRY_LATER, f"mta is not running at {names}: the message was NOT taken; try again later")
 
 
 def _connect(to: Door) -> socket.socket:

@@ -12,6 +12,10 @@ class NotTaken(Exception):
         super().__init__("\n".join(lines))
 
 
+class NoDoor(NotTaken):
+    """None of the doors opens."""
+
+
 def misused(line: str) -> NotTaken:
     return NotTaken(Exit.USAGE, line)
 

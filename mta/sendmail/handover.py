@@ -27,6 +27,8 @@ from mta.sendmail.verdict import exit_code, recipients_exit_code
 
 _OURSELVES = "localhost"
 """The name in EHLO: whoever calls is on the daemon's machine."""
+_TOO_LARGE = 552
+"""A reply to MAIL that is not about the sender."""
 _NOT_TAKEN = "the message was NOT taken"
 
 
@@ -101,7 +103,9 @@ class _Handover:
         self._check_offer(offered)
         start = completed(self.head, self._added(hostname))
         size = len(start) + self.letter.size - self.head.length
-        self._expect(self.session.command(self._mail(offered, size)), f"the sender {self.sender or '<>'} was refused")
+        reply = self.session.command(self._mail(offered, size))
+        refused = "the message" if reply.code == _TOO_LARGE else f"the sender {self.sender or '<>'}"
+        self._expect(reply, f"{refused} was refused")
         self._name_recipients()
         reply = self.session.command("DATA")
         if reply.code == 354:

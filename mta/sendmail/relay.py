@@ -49,5 +49,11 @@ def _pass_on(given: int, connection: socket.socket) -> None:
 
 
 def _write_all(descriptor: int, octets: bytes) -> None:
-    while octets:
-        octets = octets[os.write(descriptor, octets) :]
+    """Raises BrokenPipeError, else `NotTaken`: there is no room."""
+    try:
+        while octets:
+            octets = octets[os.write(descriptor, octets) :]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NotTaken(Exit.IO_ERROR, f"standard output can't be written: {error.strerror}") from None

@@ -240,6 +240,8 @@ class MessageView:
     envid: str = ""
     utf8: bool = False
     submitter: str = ""
+    untold: int = 0
+    """Failures that could be told to nobody, and no person has seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +283,8 @@ class Overview:
     damaged: int
     """Messages in quarantine."""
     untold: int
-    """Failures that could be told to nobody: a DSN, report or alert that failed (double bounces among them)."""
+    """Failures that could be told to nobody: a DSN, report or alert that failed (double bounces among them), and no
+    person has seen yet; counted for up to 1000 messages."""
     held_destinations: tuple[str, ...]
     """Standing orders; "*" is everything."""
     largest: tuple[DestinationView, ...]
@@ -475,6 +478,11 @@ class Spool(Protocol):
         self, notice_ids: Sequence[int], message: NewMessage | None, content: ContentBuffer | None, now: float
     ) -> None:
         """The report goes in and its marks go out in one commit. `message` None: told to nobody, counted as untold."""
+        ...
+
+    async def seen(self, queue_id: str, unreported: bool, now: float) -> None:
+        """A person knows of what could be told to nobody of this message: it is untold no more. With `unreported` also
+        what was to be reported to the postmaster. Raises `SpoolRefusal` where there is none of it."""
         ...
 
     async def told(self, notice_ids: Sequence[int], now: float) -> None:

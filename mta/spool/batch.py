@@ -31,7 +31,7 @@ class Sum(Enum):
     """What is summed up over a batch; in brackets what it goes by."""
 
     COUNT = "recipients (status, class)"
-    TALLY = "failures told to nobody, messages in quarantine (name)"
+    TALLY = "messages in quarantine (name)"
     WAITING = "waiting recipients (destination)"
     UNFINISHED_OF = "unfinished recipients (message)"
     WAITING_OF = "waiting recipients (message)"

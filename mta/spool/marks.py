@@ -12,10 +12,20 @@ from typing import Any
 from mta.model.envelope import Kind, MailClass, NewMessage, Notice
 from mta.model.lifecycle import Status
 from mta.model.reply import Reply
-from mta.spool.base import ContentBuffer, DueNotice
-from mta.spool.batch import Effects, Sum
+from mta.spool.base import ContentBuffer, DueNotice, SpoolRefusal
+from mta.spool.batch import Effects
 from mta.spool.intake import accept
-from mta.spool.rows import RecipientRow, as_number, as_text, deliver_by_of, message_of, reply_of, tell
+from mta.spool.rows import (
+    RecipientRow,
+    as_number,
+    as_text,
+    deliver_by_of,
+    first_id,
+    last_id,
+    message_of,
+    reply_of,
+    tell,
+)
 from mta.spool.schema import MESSAGE_SHIFT
 
 BOUNCES = {
@@ -114,6 +124,20 @@ def told(db: sqlite3.Connection, notice_ids: Sequence[int]) -> None:
     db.execute("DELETE FROM notices WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(notice_ids)),))
 
 
+def seen(db: sqlite3.Connection, effects: Effects, queue_id: str, unreported: bool) -> None:
+    """As the verb says. Raises `SpoolRefusal`."""
+    found = db.execute("SELECT id, untold FROM messages WHERE queue_id = ?", (queue_id,)).fetchone()
+    message, untold = found or (0, 0)
+    if unreported:
+        waits = "kind = ? AND recipient BETWEEN ? AND ?"
+        bounds = (Notice.REPORT.value, first_id(message), last_id(message))
+        untold = db.execute(f"DELETE FROM notices WHERE {waits}", bounds).rowcount or untold
+    if not untold:
+        raise SpoolRefusal(f"{queue_id} has no failure that could be told to nobody")
+    db.execute("UPDATE messages SET untold = 0 WHERE id = ?", (message,))
+    tell(db, effects, message, "resolved", "", {"verb": "seen"})
+
+
 def report(
     db: sqlite3.Connection,
     effects: Effects,
@@ -130,9 +154,8 @@ def report(
         return
     db.execute(f"DELETE FROM notices WHERE {condition}", (wanted,))
     if message is None or content is None:
-        effects.change(Sum.TALLY, "untold", len(marks))
         for _, recipient_id in marks:
-            db.execute("UPDATE messages SET untold = 1 WHERE id = ?", (message_of(recipient_id),))
+            db.execute("UPDATE messages SET untold = untold + 1 WHERE id = ?", (message_of(recipient_id),))
         return
     accept(db, effects, message, content)
     for kind, recipient_id in marks:

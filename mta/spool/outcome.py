@@ -24,7 +24,7 @@ from mta.spool.base import (
     SpoolError,
     Trial,
 )
-from mta.spool.batch import Effects, Sum
+from mta.spool.batch import Effects
 from mta.spool.claims import Claims
 from mta.spool.marks import mark, next_step
 from mta.spool.rows import (
@@ -155,8 +155,7 @@ def _record(
     if row.warned:
         row.overdue_at = row.expires_at
     if row.kind != Kind.MAIL and row.status in (Status.FAILED, Status.DEAD):
-        effects.change(Sum.TALLY, "untold", 1)
-        db.execute("UPDATE messages SET untold = 1 WHERE id = ?", (message_of(row.id),))
+        db.execute("UPDATE messages SET untold = untold + 1 WHERE id = ?", (message_of(row.id),))
     if result.counted:  # else it is no word of the destination's
         effects.replies[row.destination] = str(result.reply)
     save(db, row)

@@ -243,6 +243,9 @@ class SqliteSpool:
             lambda db, effects: marks.report(db, effects, notice_ids, message, content), now, content=content
         )
 
+    async def seen(self, queue_id: str, unreported: bool, now: float) -> None:
+        await self._commits.run(lambda db, effects: marks.seen(db, effects, queue_id, unreported), now)
+
     async def told(self, notice_ids: Sequence[int], now: float) -> None:
         await self._commits.run(lambda db, effects: marks.told(db, notice_ids), now)
 

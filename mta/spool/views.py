@@ -36,10 +36,12 @@ from mta.spool.schema import MESSAGE_SHIFT, NOTABLE
 
 LARGEST = 50
 MATCHES = 100
-HELD_DOUBTS = 1000
-"""So many are counted at most."""
+COUNTED = 1000
+"""Of what a person has to see to, so many are counted at most."""
 _HELD_DOUBTS = f"""SELECT count(*) FROM (SELECT 1 FROM recipients INDEXED BY recipients_notable
     WHERE {NOTABLE} AND status = 'in_doubt' AND next_at IS NULL LIMIT ?)"""
+_UNTOLD = """SELECT coalesce(sum(untold), 0) FROM
+    (SELECT untold FROM messages INDEXED BY messages_untold WHERE untold LIMIT ?)"""
 _FINISHED = "(" + ", ".join(f"'{status}'" for status in sorted(FINISHED)) + ")"
 
 
@@ -124,7 +126,7 @@ def damaged(db: sqlite3.Connection) -> tuple[str, ...]:
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, subject, size, class, kind, accepted_at, expires_at, damaged,
     octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at,
-    deliver_by, by_mode, by_trace, not_before, priority, ret, envid, utf8, submitter FROM messages WHERE id = ?"""
+    deliver_by, by_mode, by_trace, not_before, priority, ret, envid, utf8, submitter, untold FROM messages WHERE id = ?"""
 _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at, finished_at, remote_host, remote_address,
     remote_id, notify, orcpt, reply_code, reply_enhanced, reply_text,
     (SELECT min(h.destination) FROM standing_holds h WHERE h.destination IN ('*', recipients.destination))
@@ -132,10 +134,10 @@ _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at
 
 
 def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, with_timeline: bool = False) -> MessageView:
-    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 26
+    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 27
     queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row[:11]
     key, scope, order, eight_bit, *repeats = row[11:17]
-    *deadline, not_before, priority, ret, envid, utf8, submitter = row[17:]
+    *deadline, not_before, priority, ret, envid, utf8, submitter, untold = row[17:]
     recipients = db.execute(_RECIPIENTS, (first_id(message), last_id(message))).fetchall()
     return MessageView(
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
@@ -149,6 +151,7 @@ def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, wit
         timeline=_timeline(db, message, as_number(accepted), size, repeats) if with_timeline else (),
         deliver_by=deliver_by_of(*deadline), not_before=as_time(not_before), priority=int(as_number(priority)),
         ret=as_text(ret), envid=as_text(envid), utf8=bool(utf8), submitter=as_text(submitter),
+        untold=int(as_number(untold)),
     )  # fmt: skip
 
 
@@ -198,7 +201,7 @@ def overview(db: sqlite3.Connection, busy: Collection[int], now: float) -> Overv
         recipients={**recipients, Status.SENDING: sum(sending.values())},
         classes={mail_class: _class_count(db, counted, mail_class, now) for mail_class in MailClass},
         damaged=tallies.get("damaged", 0),
-        untold=tallies.get("untold", 0),
+        untold=db.execute(_UNTOLD, (COUNTED,)).fetchone()[0],
         held_destinations=tuple(name for (name,) in db.execute("SELECT destination FROM standing_holds")),
         largest=tuple(
             DestinationView(name, waiting, as_text(reply))
@@ -208,7 +211,7 @@ def overview(db: sqlite3.Connection, busy: Collection[int], now: float) -> Overv
                 (LARGEST,),
             )
         ),
-        held_doubts=db.execute(_HELD_DOUBTS, (HELD_DOUBTS,)).fetchone()[0],
+        held_doubts=db.execute(_HELD_DOUBTS, (COUNTED,)).fetchone()[0],
     )
 
 

@@ -32,3 +32,10 @@ def test_their_names_and_kinds_say_what_is_spoken_there() -> None:
 
 def test_those_of_another_process_are_not_ours() -> None:
     assert _schemes({}, {"PID": "1"}) == ""
+
+
+def test_a_descriptor_that_is_no_socket_is_named() -> None:
+    program = _PROGRAM.replace("NAMES", "{}").replace("os.dup2(number + 97, number)", "os.close(number)")
+    surroundings = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=surroundings)
+    assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in done.stderr

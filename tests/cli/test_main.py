@@ -123,6 +123,19 @@ async def test_a_reader_that_has_enough_is_no_error(shell: Shell, daemon: Contro
     assert (out, err) == (b"{", b"")
 
 
+@pytest.mark.parametrize("command", ["queue --json", "check", "--help", "sendmail --help"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+async def test_an_output_that_cannot_be_written_is_74(
+    shell: Shell, daemon: ControlServer, mail: Mailroom, command: str, unbuffered: str
+) -> None:
+    for _ in range(20):
+        await mail.accept(subject="x" * 900)
+    words = ["/bin/sh", "-c", f"PYTHONUNBUFFERED={unbuffered} {MTA} {command} > /dev/full"]
+    done = await asyncio.to_thread(subprocess.run, words, cwd=shell.folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 74
+    assert one_line(done) == "mta: standard output can't be written: No space left on device\n"
+
+
 async def test_a_terminal_without_unicode_is_served(shell: Shell, daemon: ControlServer, mail: Mailroom) -> None:
     queue_id = await mail.accept(subject="grüße")
     done = await asyncio.to_thread(shell.run, "show", queue_id, PYTHONIOENCODING="ascii")

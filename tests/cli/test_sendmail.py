@@ -229,6 +229,20 @@ def test_a_daemon_that_is_down_is_75(mailer: Mailer) -> None:
     assert (done.code, done.out) == (75, "421 4.3.2 mta is not running, closing connection\r\n")
 
 
+def test_a_mistake_anywhere_is_told_where_no_door_opens(mailer: Mailer) -> None:
+    mailer.world.daemon.file.write_text('[submission]\nlisten = ["127.0.0.1:9"]\nlistn = []\n[spol]\n')
+    done = mailer.run(mailer.link, "a@x.test")
+    assert (done.code, done.out) == (78, "")
+    assert done.err == mailer.run(MTA, "check").err
+    assert "submission.listen?" in done.err and "spol" in done.err
+
+
+async def test_a_mistake_beside_the_doors_stops_no_mail(sendmail: Mailer) -> None:
+    with sendmail.world.daemon.file.open("a") as file:
+        file.write("[spol]\n")
+    await sendmail.send("ann@x.test")
+
+
 def test_bad_usage_needs_no_daemon_and_no_configuration(mailer: Mailer) -> None:
     refused(mailer.run(mailer.link), 64, "no recipients")
     refused(mailer.run(mailer.link, "-bd"), 64, "mta serve")

@@ -230,7 +230,12 @@ retry_max_age = "5 days"
         ("[submission]\nheader_checks = 'off'", "submission.header_checks", "expected 'strict' or 'lenient'"),
         ("[submission]\nlong_lines = 'wrap'", "submission.long_lines", "expected 'refuse' or 'encode'"),
         ("[submission]\nlisten = '127.0.0.1:25'", "submission.listen", "expected a list"),
-        ("[submission]\nlisten = []", "submission.listen", "expected at least 1"),
+        ("[submission]\nlisten = []", "submission.listen", "expected at least one"),
+        (
+            "[submission]\nlisten = ['localhost:2525']",
+            "submission.listen",
+            'expected an IP address, as in "127.0.0.1:25" or "[::1]:25", not "localhost:2525"',
+        ),
         ("[submission]\nlisten = ['127.0.0.1:25', '127.0.0.1:25']", "submission.listen", "given twice"),
         ("[submission]\nallow = ['10.0.0.1/8']", "submission.allow", 'such as "10.0.0.0/8"'),
         ("[delivery]\nallow_private_addresses = 'yes'", "delivery.allow_private_addresses", "expected true or false"),

@@ -87,7 +87,7 @@ def test_a_rule_is_told_in_words(file: Path) -> None:
         ('user = "a b"', "user", "expected a name of 1 to 64"),
         ('user = ""', "user", "expected a name"),
         ('network = "10.1.0.1/16"', "network", "without host bits"),
-        ('sender_domains = []', "sender_domains", "at least 1"),
+        ('sender_domains = []', "sender_domains", "at least one"),
         ('sender_domains = ["*"]', "sender_domains", "expected"),
         ('sender_domains = ["*.*.example.com"]', "sender_domains", "expected"),
         ('messages = "100"', "messages", 'such as "100/1m"'),
@@ -160,6 +160,21 @@ def test_passwords_are_not_taken_over_a_network_in_clear(file: Path) -> None:
     config = read(file, "[submission]\nusers_file = 'users'\n")
     assert config.submission.users_file == file.parent / "users"
     assert "submission.users_file" in [it.key for it in warnings(config)], "without TLS nobody can log in"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("", None),
+        ("[submission.tls]\ncertificate = 'a'\nkey = 'b'\nrequired = true\n", "submission.tls.required"),
+        ("[submission]\nproxy_protocol_from = ['127.0.0.1/32']\n", "submission.proxy_protocol_from"),
+        ("[submission]\nproxy_protocol_from = ['10.0.0.1/32']\n", None),
+        ("[submission]\nproxy_protocol_from = ['127.0.0.1/32']\nlisten = ['127.0.0.1:25', 'unix:s']\n", None),
+    ],
+)
+def test_where_programs_on_this_machine_find_no_way_in_is_warned_of(file: Path, text: str, key: str | None) -> None:
+    found = [it.key for it in warnings(read(file, text)) if "mta sendmail" in it.message]
+    assert found == ([key] if key else [])
 
 
 def test_a_rule_for_a_user_needs_users(file: Path) -> None:

@@ -81,6 +81,13 @@ def test_a_file_that_everybody_may_write_is_refused_and_read_warned_of(file: Fil
     assert warning.key == "submission.users_file" and "everybody may read" in warning.message
 
 
+def test_a_file_without_users_is_warned_of(file: File) -> None:
+    file.path.write_text("# nobody yet\n\n")
+    file.path.chmod(0o600)
+    [warning] = file.read().warnings
+    assert warning.key == "submission.users_file" and "nobody can log in" in warning.message
+
+
 def test_a_file_that_is_not_there_or_no_text_is_refused(file: File) -> None:
     [problem] = file.problems()
     assert "mta user add" in problem.message

@@ -68,6 +68,7 @@ class Mailroom:
         mail_class: MailClass = MailClass.NORMAL,
         message_id: str = "",
         at: float = NOW,
+        kind: Kind = Kind.MAIL,
         **more: Any,
     ) -> str:
         """The queue id."""
@@ -78,7 +79,7 @@ class Mailroom:
         recipients = tuple(NewRecipient(a, a.partition("@")[2]) for a in addresses or ("ann@example.org",))
         message = NewMessage(
             queue_id, message_id or f"<{self._count}@example.com>", sender, recipients, subject, 19, False, mail_class,
-            Kind.MAIL, at, at + 86400, None, **more,
+            kind, at, at + 86400, None, **more,
         )  # fmt: skip
         await self.spool.accept(message, content, at)
         return queue_id

@@ -37,7 +37,7 @@ def overview(waiting: int = 0, age: float = 0.0, mail_class: MailClass = MailCla
         (overview(in_doubt=3), Level.OK, ()),
         (overview(held_doubts=2), Level.WARNING, ("2 recipients in doubt and held (mta dead)",)),
         (overview(damaged=1), Level.WARNING, ("1 message damaged (mta dead)",)),
-        (overview(untold=4), Level.WARNING, ("4 failures could be told to nobody",)),
+        (overview(untold=4), Level.WARNING, ("4 failures could be told to nobody (mta dead)",)),
     ],
 )
 def test_a_state_and_its_level(state: Overview, level: Level, reasons: tuple[str, ...]) -> None:

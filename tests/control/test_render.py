@@ -1,16 +1,19 @@
 """The documents as text for a person."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from mta.control.commands import COMMANDS, Command, parse_command, words_of
 from mta.control.desk import Desk
-from mta.control.render import render
+from mta.control.errors import CommandError, Exit
+from mta.control.health import HealthRules
+from mta.control.render import render, shown_as
 from mta.control.state import DestinationState
 from mta.control.words import span
-from mta.model.envelope import ByMode, DeliverBy, MailClass
-from mta.model.events import Fact
+from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, Notice
+from mta.model.events import Fact, Ordered
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
 from tests.control.conftest import NOW, Mailroom, Present
@@ -18,7 +21,7 @@ from tests.control.conftest import NOW, Mailroom, Present
 
 async def text(desk: Desk, *words: str) -> str:
     command = parse_command(words)
-    return render(command.name, await desk.do(command))
+    return render(shown_as(command), await desk.do(command))
 
 
 async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom, present: Present) -> None:
@@ -34,7 +37,7 @@ async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom,
         "normal      0 waiting",
         "bulk        1 waiting, the oldest for 2 h 5 min",
         "last minute 3 accepted",
-        "held        example.net (--domain): mta release --all, or --domain DOMAIN",
+        "held        example.net (mta release --domain example.net)",
         "",
         "DESTINATION  WAITING  SESSIONS  RESTS UNTIL  LAST REPLY",
         "example.org  1        1         03:05:05Z    451 4.3.0 try later",
@@ -122,6 +125,61 @@ async def test_dead_says_why(desk: Desk, mail: Mailroom) -> None:
     assert queue_id in shown
     assert "ann@example.org: dead after 1 attempt" in shown
     assert "451 4.3.0 try" in shown
+
+
+async def test_what_could_be_told_to_nobody_is_listed_as_that_until_a_person_has_seen_it(
+    desk: Desk, mail: Mailroom, facts: list[Fact]
+) -> None:
+    queue_id = await mail.accept()
+    await mail.settle("example.org", Event.REFUSED, Reply(550, "5.1.1", "no such user"), notices=[Notice.DSN_FAILED])
+    marks = await mail.spool.notices([Notice.DSN_FAILED], 10, NOW)
+    await mail.spool.report([mark.id for mark in marks], None, None, NOW)
+    shown = await text(desk, "dead")
+    assert "    its failure could be told to nobody\n" in shown
+    assert "told to nobody: `mta dead --seen QUEUEID` once you know of it\n" in shown
+    assert "mta retry" not in shown
+    check = ("status", "--check")
+    assert await text(desk, *check) == "WARNING: 1 failure could be told to nobody (mta dead)\n"
+    assert "it is listed no more" in await text(desk, "dead", "--seen", queue_id)
+    assert Ordered("dead --seen", queue_id, "", "seen") in facts
+    assert await text(desk, "dead") == "nothing needs a person\n"
+    assert await text(desk, *check) == "OK: nothing waits too long, nothing needs a person\n"
+    assert "decided by a person\n    verb seen\n" in await text(desk, "show", queue_id)
+    with pytest.raises(CommandError, match="could be told to nobody") as refused:
+        await text(desk, "dead", "--seen", queue_id)
+    assert refused.value.code == Exit.DATA
+
+
+async def test_what_was_to_be_reported_to_a_postmaster_who_is_not_set_can_be_seen_too(desk: Desk, mail: Mailroom) -> None:
+    desk = replace(desk, health=lambda: HealthRules(postmaster=False))
+    queue_id = await mail.accept()
+    await mail.settle("example.org", Event.REFUSED, Reply(550, "5.1.1", "no such user"), notices=[Notice.REPORT])
+    shown = await text(desk, "dead")
+    assert "    its failure could be reported to nobody: no postmaster is set\n" in shown
+    assert "not reported: set postmaster, or `mta dead --seen QUEUEID` once you know of it\n" in shown
+    await text(desk, "dead", "--seen", queue_id)
+    assert await text(desk, "dead") == "nothing needs a person\n"
+
+
+async def test_a_report_on_its_way_to_the_postmaster_is_not_taken_back(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.accept()
+    await mail.settle("example.org", Event.REFUSED, Reply(550, "5.1.1", "no such user"), notices=[Notice.REPORT])
+    with pytest.raises(CommandError):
+        await text(desk, "dead", "--seen", queue_id)
+    assert len(await mail.spool.notices([Notice.REPORT], 10, NOW)) == 1
+
+
+async def test_a_bounce_that_failed_says_that_it_is_one(desk: Desk, mail: Mailroom) -> None:
+    await mail.accept(sender="", kind=Kind.DSN)
+    await mail.settle("example.org", Event.REFUSED, Reply(550, "5.1.1", "no such user"))
+    assert "    a bounce that could not be delivered: whom it was for was not told\n" in await text(desk, "dead")
+
+
+async def test_each_standing_order_names_what_lifts_it(desk: Desk) -> None:
+    await text(desk, "hold", "--all")
+    await text(desk, "hold", "--domain", "example.net")
+    held = "held        everything (mta release --all), example.net (mta release --domain example.net)"
+    assert held in (await text(desk, "status")).splitlines()
 
 
 async def test_verbs_say_what_they_did(desk: Desk, mail: Mailroom) -> None:

@@ -140,6 +140,8 @@ async def test_b50_sigint_is_a_stop_too_and_an_idle_daemon_stops_at_once(running
     begun = loop.time()
     assert await running.daemon.stop(signal.SIGINT) == 0
     assert loop.time() - begun < 5
+    said = [(line["what"], line.get("detail", "")) for line in running.daemon.logged("daemon", level="info")]
+    assert said[-2:] == [("stopping", "SIGINT"), ("stopped", "")]
 
 
 async def test_b50_a_reply_that_never_comes_is_waited_for_within_the_limit(world: World) -> None:

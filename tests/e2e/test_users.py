@@ -35,6 +35,7 @@ async def test_ext14_users_are_read_again_and_kept_where_the_new_file_is_bad(wor
     users.write_text("# nobody any more\n")
     await world.daemon.reload()
     assert await greeted(world) == "554 5.7.1"
+    assert [it["what"] for it in world.daemon.logged("trouble", level="warning") if "has no users" in it["what"]]
 
 
 async def test_a_bad_users_file_refuses_the_start(world: World) -> None:

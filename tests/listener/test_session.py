@@ -178,6 +178,15 @@ async def test_ses21_quit_drops_an_open_transaction(start: Start) -> None:
     assert running.spool.accepted == []
 
 
+async def test_lin01_a_refused_line_with_a_bare_lf_says_how_lines_end(start: Start) -> None:
+    running = await start()
+    async with await SmtpClient.connect(running.endpoint) as client:
+        assert await client.command("NOOP\nNOOP") == "500 5.5.2 Command not recognized: lines end with CR LF"
+        for line in ("NOOP x\ny", "MAIL FROM:<a@b.test>\nRCPT TO:<c@d.test>", "EHLO c.test\n"):
+            assert await client.command(line) == "501 5.5.2 Argument has a bare LF: lines end with CR LF"
+        assert await client.command("NOPE") == "500 5.5.2 Command not recognized"
+
+
 # ---------------------------------------------------------------- time
 def test_ses25_an_idle_client_hears_421() -> None:
     async def run() -> None:

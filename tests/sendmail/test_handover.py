@@ -146,6 +146,11 @@ def test_a_refusal_has_its_exit_code_and_is_quoted(verb: str, reply: str, code: 
     assert reply in str(error)
 
 
+def test_a_message_that_is_too_large_is_not_its_sender_s_fault() -> None:
+    error = refusal(Scripted({"MAIL": "552 5.3.4 Too large"}), "a@x.org")
+    assert error.lines == ("the message was refused: 552 5.3.4 Too large",)
+
+
 @pytest.mark.parametrize(
     ("replies", "code"),
     [
@@ -224,7 +229,7 @@ def test_a_unix_socket_that_this_user_may_not_use_is_77(tmp_path: Path) -> None:
     code = (
         "import os; from pathlib import Path; from mta.model.door import Door, Scheme; from mta.sendmail.doors import *\n"
         f"os.chdir('/'); os.setuid(65534); door = Door(scheme=Scheme.UNIX, path=Path({str(tmp_path / 's')!r}))\n"
-        "try: enter([door])\nexcept NotTaken as error: print(int(error.code), error)"
+        "try: enter([door])\nexcept NoDoor as error: print(int(error.code), error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("77 uid 65534 may not submit at ")

@@ -709,6 +709,18 @@ class Persons:
         assert ([one.queue_id for one in views], total) == ([ONE, queue_id(2)], 2)
         assert (await spool.overview(NOW)).untold == 2
 
+    async def test_what_a_person_has_seen_or_retention_has_taken_is_untold_no_more(self, spool: Spool) -> None:
+        for number in (1, 2):
+            await put(spool, message(number, kind=Kind.DSN, sender=""))
+            await spool.settle(outcome(await claimed(spool), Event.REFUSED, NO_USER), NOW)
+        await spool.seen(ONE, unreported=False, now=NOW)
+        assert (await spool.overview(NOW)).untold == 1
+        assert [one.queue_id for one in (await spool.needing_person(10))[0]] == [queue_id(2)]
+        with pytest.raises(SpoolRefusal):
+            await spool.seen(ONE, unreported=True, now=NOW)
+        await spool.purge(NOW + 1, NOW + 1, 10, NOW + 2)
+        assert (await spool.overview(NOW)).untold == 0
+
     async def test_a_report_that_waits_is_listed_where_it_is_asked_for(self, spool: Spool) -> None:
         """Without a postmaster it waits for ever, and `mta dead` is where it can be seen (interface.md section 2)."""
         await put(spool, message(1))
