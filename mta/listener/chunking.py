@@ -13,7 +13,6 @@ from mta.spool.base import ContentBuffer
 
 _COMMAND = re.compile(rb"BDAT(?![0-9A-Za-z])", re.IGNORECASE)
 _ARGUMENT = re.compile(r"([0-9]{1,20})(?:[ \t]+(LAST))?\Z", re.IGNORECASE)
-_SIZE = re.compile(r"[0-9]{1,20}(?![0-9])")
 
 BAD_CHUNK = Reply(501, "5.5.4", "Syntax: BDAT size [LAST]")
 
@@ -34,10 +33,8 @@ def announces_chunk(line: bytes) -> bool:
 
 def announced(argument: str) -> Chunk | None:
     """What the argument of BDAT says; None where it can't be told how many octets follow."""
-    if match := _ARGUMENT.match(argument):
-        return Chunk(int(match[1]), match[2] is not None)
-    size = _SIZE.match(argument)
-    return Chunk(int(size[0]), False, BAD_CHUNK) if size else None
+    match = _ARGUMENT.match(argument)
+    return Chunk(int(match[1]), match[2] is not None) if match else None
 
 
 class Chunks:

@@ -312,8 +312,7 @@ class Conversation:
             return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG), Next.FLUSH)
         if not self.may_submit and chunk.size > STRANGERS_CHUNK:
             return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too large a chunk")), Next.CLOSE)
-        refusal = self._content_refusal() or chunk.refusal
-        return Answer(b"", Next.CHUNK, chunk=replace(chunk, refusal=refusal))
+        return Answer(b"", Next.CHUNK, chunk=replace(chunk, refusal=self._content_refusal()))
 
     def end_chunk(self, chunk: Chunk, reply: Reply) -> None:
         """A chunk was answered with `reply`."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mta.listener.chunking import BAD_CHUNK, Chunk, announced
+from mta.listener.chunking import Chunk, announced
 from mta.listener.content import BARE_NEWLINE, LONG_LINE, NUL, ChunkDecoder
 from mta.model.events import Refused
 from mta.policy.acceptance import TOO_LARGE
@@ -121,17 +121,11 @@ def test_b40_memory_is_bounded_while_too_much_is_drained() -> None:
         ("12   \tLaSt", Chunk(12, True)),
         ("00000000000000000012", Chunk(12, False)),
         ("99999999999999999999", Chunk(10**20 - 1, False)),
-        ("1.5", Chunk(1, False, BAD_CHUNK)),
-        ("12LAST", Chunk(12, False, BAD_CHUNK)),
-        ("12 LAST LAST", Chunk(12, False, BAD_CHUNK)),
-        ("12 FIRST", Chunk(12, False, BAD_CHUNK)),
-        ("12\0", Chunk(12, False, BAD_CHUNK)),
-        *((argument, None) for argument in ("000000000000000000001", "", "x", "-1", "+1", "١", "LAST")),
-        ("0x10", Chunk(0, False, BAD_CHUNK)),
+        *((argument, None) for argument in ("000000000000000000001", "", "x", "-1", "+1", "0x10", "1.5", "١", "LAST")),
+        *((argument, None) for argument in ("12LAST", "12 LAST LAST", "12 FIRST", "12\0")),
     ],
 )
 def test_dat16_sizes(argument: str, chunk: Chunk | None) -> None:
-    """Where the octets can be found in what follows, they are read away."""
     assert announced(argument) == chunk
 
 
@@ -140,7 +134,7 @@ FLAWED = [b"BDAT %d\0", b"BDAT\t%d", b"bdat %d LASTX", b"BDAT %d" + b" " * 4100 
 
 @pytest.mark.parametrize("line", FLAWED)
 async def test_dat12_dat13_a_chunk_with_a_flaw_in_its_command_breaks_the_message(start: Start, line: bytes) -> None:
-    """None of its octets is a command where they can be found, and in any case no message goes on without it."""
+    """No message goes on without a chunk, whatever made of its octets commands."""
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
         await opened(client)
@@ -313,7 +307,7 @@ async def test_dat18_ses16_ses07_what_ends_a_transaction_drops_its_chunks(start:
     assert len(running.spool.accepted) == 1
 
 
-@pytest.mark.parametrize("line", [b"BDAT all", b"BDAT \x07", b"BDAT \xb2", b"BDAT 0000000000000000000001"])
+@pytest.mark.parametrize("line", [b"BDAT all", b"BDAT 5\x07", b"BDAT \xb2", b"BDAT 0000000000000000000001"])
 async def test_dat16_a_size_that_is_none_loses_the_message(start: Start, line: bytes) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
