@@ -196,8 +196,8 @@ class Session(RuleBasedStateMachine):
         self.envelope(1)
         if not self.go_ahead():
             return
-        while b"\r\n.\r\n" in b"\r\n" + body + b"\r\n.\r\n"[:3]:
-            body = body.replace(b".\r\n", b"")
+        if b"\r\n.\r\n" in b"\r\n" + body + b"\r\n":
+            body = body.replace(b".", b",")
         self.finish(body + b"\r\n", None)
 
     def go_ahead(self) -> bool:
