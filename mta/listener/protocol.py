@@ -359,6 +359,8 @@ class SubmissionSession(SMTP):
 
     async def _read(self, limit: int) -> bytes:
         """The next piece of content, at most `limit` octets. Raises IncompleteReadError where none comes any more."""
+        if self._inbox.is_empty():  # the client may wait for what it was answered so far
+            await self._flush()
         piece = await self._inbox.read(limit)
         if not piece or self._ends:
             raise asyncio.IncompleteReadError(b"", None)

@@ -241,6 +241,17 @@ async def test_dat12_ses29_one_who_may_only_leave_sends_no_commands_in_a_chunk(s
         assert (await client.command("QUIT")).startswith("221 ")
 
 
+async def test_ext07_a_chunk_that_is_awaited_holds_back_no_reply(start: Start) -> None:
+    running = await start()
+    async with await SmtpClient.connect(running.endpoint) as client:
+        await client.command("EHLO client.test")
+        await client.send(b"MAIL FROM:<a@shop.test>\r\nRCPT TO:<ann@example.org>\r\nBDAT 5\r\n")
+        assert [(await client.reply())[:3] for _ in range(2)] == ["250", "250"]
+        await client.send(b"Fr")
+        await client.send(b"om:")
+        assert await client.reply() == "250 2.0.0 5 octets received"
+
+
 async def test_dat13_dat15_dat18_after_a_failed_chunk_nothing_but_rset_helps(start: Start) -> None:
     running = await start(max_message_size=1024)
     async with await SmtpClient.connect(running.endpoint) as client:
