@@ -145,6 +145,8 @@ class Attempt:
             session = await self._open(candidate, changes)
             if isinstance(session, Verdict):
                 self._tried(candidate.host, candidate.address, "", session)
+                if session.phase is Phase.EHLO_TLS and self._goes_clear(candidate.address, session, changes):
+                    continue
                 return session
             self.means.hosts.absolve(candidate.address)
             verdict = await self._with_session(session, changes)
@@ -174,15 +176,16 @@ class Attempt:
         if result.host is None:
             return None
         self._tried(session.host, session.address, session.tls, result.host)
-        return None if self._tls_is_suspect(session, result.host, changes) else result.host
+        young = session.tls and session.transactions == 1  # one that has carried mail only idled too long
+        return None if young and self._goes_clear(session.address, result.host, changes) else result.host
 
-    def _tls_is_suspect(self, session: Session, verdict: Verdict, changes: set[Change]) -> bool:
-        """A session that ended inside TLS in its first transaction, and not for the first time: the same host again, in
-        clear (RFC 7435 section 4.1). One that has carried mail only idled too long."""
+    def _goes_clear(self, address: str, verdict: Verdict, changes: set[Change]) -> bool:
+        """A session that ended inside TLS before it was of use, and not for the first time: the same host again, in clear
+        (RFC 7435 section 4.1)."""
         again = any(it.attempts for it in self.claim.recipients)
-        if not (session.tls and session.transactions == 1 and verdict.status == "4.4.2" and again):
+        if verdict.status != "4.4.2" or not again or Change.RECONNECT_CLEAR in changes:
             return False
-        self.means.hosts.remember_clear(session.address)
+        self.means.hosts.remember_clear(address)
         changes.add(Change.RECONNECT_CLEAR)
         return True
 

@@ -401,6 +401,20 @@ async def test_a_server_whose_tls_sessions_break_again_and_again_gets_the_mail_i
         assert ["STARTTLS" in it.verbs for it in mx.connections] == [True] * 4 + [False]
 
 
+async def test_a_server_that_never_answers_inside_tls_gets_the_mail_in_clear(tmp_path: Path):
+    """The same where not even EHLO is answered there."""
+    usual = "250-mx.example.org\r\n250 STARTTLS"
+    script = {"EHLO": [*[usual, Close()] * 2, usual]}
+    async with ScriptedMx(script, tls=server_tls("mx.example.org")) as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("a@example.org")
+        for _ in range(2):
+            await home.deliver()
+            home.clock.at += 86400
+        assert (await home.recipient(queue_id)).status is Status.SENT
+        assert ["STARTTLS" in it.verbs for it in mx.connections] == [True, True, False]
+
+
 async def test_an_idle_session_that_ends_inside_tls_says_nothing_against_tls(tmp_path: Path):
     """The server's idle timeout is no broken TLS: the next session is encrypted as well."""
     script = {"RCPT": ["451 4.3.0 later"], "MAIL": ["250 ok", Close(), "250 ok"]}
