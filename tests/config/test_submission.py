@@ -2,14 +2,17 @@
 
 import ipaddress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from mta.config.checks import warnings
+from mta.app.daemon import Daemon
+from mta.config.checks import at_doors, warnings
 from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
+from mta.model.door import Door, Scheme
 from mta.model.envelope import MailClass
 from mta.policy.clients import ClientRule
 from mta.policy.rates import Rate
@@ -182,3 +185,23 @@ def test_a_rule_for_a_user_needs_users(file: Path) -> None:
     assert [it.message for it in warnings(config) if it.key == "submission.client"] == [
         'without users_file nobody can be "shop"'
     ]
+
+
+# ---------------------------------------------------------------- where it is really listened at
+def test_an_open_relay_is_seen_at_the_doors_that_are_open(file: Path) -> None:
+    """systemd's sockets take the place of `listen`, and a reload leaves the doors as they are."""
+    config = read(file, '[submission]\nlisten = ["127.0.0.1:25"]\nallow = ["198.0.0.0/8"]\n')
+    (problem,) = at_doors(config, [Door("0.0.0.0", 25)])
+    assert problem.key == "submission.allow" and "open relay on 0.0.0.0:25" in problem.message
+    assert not [*at_doors(config, [Door("127.0.0.1", 25), Door(scheme=Scheme.UNIX, path=Path("/run/x"))])]
+    meant = read(file, '[submission]\ni_know_this_is_an_open_relay = true\nallow = ["198.0.0.0/8"]\n')
+    assert not [*at_doors(meant, [Door("0.0.0.0", 25)])]
+
+
+def test_a_reload_that_would_open_a_relay_changes_nothing(file: Path) -> None:
+    before = read(file, "")
+    daemon = Daemon(before, SimpleNamespace(), lambda fact: None, SimpleNamespace())  # type: ignore[arg-type]
+    daemon.listener = SimpleNamespace(doors=(Door("0.0.0.0", 25),))  # type: ignore[assignment]
+    with pytest.raises(ConfigError):
+        daemon.reload(read(file, '[submission]\nallow = ["198.0.0.0/8"]\n'))
+    assert daemon.config is before
