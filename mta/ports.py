@@ -11,6 +11,7 @@ from typing import Protocol
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
+from mta.model.tls import StsPolicy, Tlsa
 
 
 class Clock(Protocol):
@@ -72,28 +73,60 @@ class MailExchanger:
 
 @dataclass(frozen=True, slots=True)
 class MxAnswer:
-    """The MX records of a domain, in no particular order; `detail` says what went wrong, in words."""
+    """The MX records of a domain, in no particular order; `detail` says what went wrong, in words. `secure`: it was
+    validated by DNSSEC, also where it is a denial."""
 
     lookup: Lookup
     exchangers: tuple[MailExchanger, ...] = ()
     detail: str = ""
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AddressAnswer:
     """A and AAAA of a host together: FOUND with what there is; TROUBLE if nothing was found and either question failed;
-    NODATA or NXDOMAIN only if both ended cleanly."""
+    NODATA or NXDOMAIN only if both ended cleanly. `secure`: all that was found was validated by DNSSEC; `canonical` is where
+    the aliases of the name end, "" without any."""
 
     lookup: Lookup
     addresses: tuple[str, ...] = ()
     detail: str = ""
+    secure: bool = False
+    canonical: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsaAnswer:
+    lookup: Lookup
+    records: tuple[Tlsa, ...] = ()
+    detail: str = ""
+    secure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """TXT records, the strings of each joined; or the names that PTR records have, without their final dot."""
+
+    lookup: Lookup
+    texts: tuple[str, ...] = ()
+    detail: str = ""
+    secure: bool = False
 
 
 class Resolver(Protocol):
-    """Never raises for what a name server does."""
+    """Never raises for what a name server does. What is said to be secure was validated by a server that is trusted to do
+    so (RFC 7672 section 2.1)."""
 
     async def mail_exchangers(self, domain: str) -> MxAnswer: ...
     async def addresses(self, host: str) -> AddressAnswer: ...
+    async def tlsa(self, host: str, port: int) -> TlsaAnswer:
+        """Of `_port._tcp.host` (RFC 6698 section 3)."""
+        ...
+
+    async def texts(self, name: str) -> TextAnswer: ...
+    async def names(self, address: str) -> TextAnswer:
+        """The PTR records of an address."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +136,13 @@ class Reach:
 
     own: frozenset[str] = frozenset()
     unroutable: frozenset[str] = frozenset()
+
+
+class StsPolicies(Protocol):
+    async def of(self, domain: str) -> StsPolicy | None:
+        """The MTA-STS policy that is in force for a domain, None where there is none (RFC 8461 section 3). Bounded in time;
+        never raises for what a name server or web server does."""
+        ...
 
 
 Reachability = Callable[[Iterable[str]], Reach]

@@ -25,6 +25,7 @@ from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
 from mta.delivery.deadlines import Deadlines
 from mta.delivery.hosts import HostMemory
+from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery
@@ -141,7 +142,7 @@ class Daemon:
         )
         hosts = HostMemory()
         opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
-        means = Means(self.spool, self.pool, opener, self.router, hosts)
+        means = Means(self.spool, Letters(self.spool), self.pool, opener, self.router, hosts)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)

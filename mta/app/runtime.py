@@ -92,7 +92,7 @@ def system_runtime(config: Config) -> Runtime:
     return Runtime(
         clock=clock,
         entropy=SystemEntropy(),
-        resolver=DnsResolver(config.dns.nameservers, config.dns.timeout),
+        resolver=DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad),
         reachability=look,
         connector=SmtpConnector(hostname(config), config.delivery.timeouts),
         listen=listen,

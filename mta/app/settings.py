@@ -11,6 +11,7 @@ from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
 from mta.model.envelope import MailClass, Notice
 from mta.policy.acceptance import Locals
+from mta.policy.destinations import Destinations, RouteRule
 from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
 from mta.reports.alerts import AlertSettings
@@ -60,6 +61,12 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
         users=users.hashes,
         clients=tuple(table.rule for table in submission.client),
     )
+
+
+def destinations(config: Config) -> Destinations:
+    """The passwords of relays are read by `app`, which keeps them."""
+    routes = tuple(RouteRule(table.match, table.via, table.source) for table in config.route)
+    return Destinations(tuple(table.rule for table in config.destination), routes)
 
 
 def scheduler(config: Config) -> SchedulerSettings:

@@ -16,6 +16,7 @@ _PLAIN = frozenset(
         "max_connections",
         "max_sessions",
         "max_sessions_per_destination",
+        "messages_per_session",
         "max_attempts",
         "max_own_hops",
         "factor",
@@ -40,6 +41,9 @@ _NOTHING = {
     "certificate": "none: no TLS",
     "key": "none",
     "proxy_protocol_from": "nobody",
+    "destination": "all are treated alike",
+    "route": "all mail goes to the servers of its domain",
+    "dkim": "nothing is signed",
 }
 _ZERO = {
     "max_attempts": "no limit but the age",
@@ -49,6 +53,7 @@ _ZERO = {
     "urgent": "never",
     "normal": "never",
     "bulk": "never",
+    "keep": "nothing is suppressed",
 }
 
 
@@ -85,7 +90,7 @@ def _given(key: str, table: Table) -> Iterator[tuple[str, str]]:
     """Of one of several tables of a name what stands in it."""
     for name in (name for name in type(table).model_fields if name in table.model_fields_set):
         value = getattr(table, name)
-        is_rate = name in ("messages", "recipients")
+        is_rate = name in ("messages", "recipients", "rate")
         yield f"{key}.{name}", f"{value[0]} in {duration_in_words(value[1])}" if is_rate else _words(name, value)
 
 
@@ -112,4 +117,4 @@ def _number(name: str, value: float) -> str:
 
 
 def _listed(values: Sequence[object]) -> str:
-    return safe_text(", ".join(str(value) for value in values))
+    return safe_text(", ".join("mx" if value is None else str(value) for value in values))

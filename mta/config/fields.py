@@ -8,11 +8,12 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from mta.model.address import AddressError, check_domain, parse_address, parse_domain
 from mta.model.door import Door, Scheme
 from mta.model.units import parse_duration, parse_size
+from mta.policy.destinations import Relay
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -23,6 +24,12 @@ _PORT = re.compile(r"[0-9]{1,5}\Z")
 _RATE = re.compile(r"([0-9]{1,9})/(.+)\Z", re.DOTALL)
 _USER = re.compile(r"[A-Za-z0-9.\-_@+]{1,64}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
+_SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?\Z")
+_VIA = re.compile(
+    r"(?P<scheme>smtps?)://(?:(?P<user>[!-?A-~]{1,320})@)?(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?/?\Z",
+    re.IGNORECASE,
+)
+_HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*\Z", re.I)
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 SOCKET_PATH_LIMIT = 100
 """Octets; the system's limit is 107, and a sibling's name is needed while the socket is made."""
@@ -195,6 +202,45 @@ def rate(value: object) -> tuple[int, float]:
     if match is None or not int(match[1]):
         raise ValueError('expected a number and a duration such as "100/1m"')
     return int(match[1]), duration(match[2])
+
+
+def match(value: object) -> str:
+    """Which destinations: a domain in lower case, `*.` and one for all below it, `*` for all."""
+    return "*" if value == "*" else sender_domain(value)
+
+
+def selector(value: object) -> str:
+    given = text(value).lower()
+    if not _SELECTOR.match(given):
+        raise ValueError('expected the selector of a DKIM key, such as "2026" (letters, digits, hyphens, dots)')
+    return given
+
+
+def source(value: object) -> str:
+    """An address of this machine."""
+    given = text(value)
+    if not _is_ip(given) or ipaddress.ip_address(given).is_unspecified:
+        raise ValueError('expected an IP address of this machine, such as "192.0.2.5"')
+    return str(ipaddress.ip_address(given))
+
+
+def via(value: object) -> Relay | None:
+    """`smtp://[user@]host[:port]` (TLS by STARTTLS), `smtps://` (TLS from the first octet), or `mx`, which is None."""
+    given = text(value)
+    if given == "mx":
+        return None
+    parts = _VIA.match(given)
+    if parts is None or not _is_relay_host(parts["host"]):
+        raise ValueError('expected "smtp://user@relay.example.net:587", "smtps://..." or "mx"')
+    implicit = parts["scheme"].lower() == "smtps"
+    port = _port(parts["port"]) if parts["port"] else (465 if implicit else 587)
+    return Relay(parts["host"].strip("[]").lower(), port, unquote(parts["user"] or ""), implicit)
+
+
+def _is_relay_host(given: str) -> bool:
+    if given.startswith("["):
+        return _is_ip(given[1:-1])
+    return _is_ip(given) or (_HOST_NAME.match(given) is not None)
 
 
 def _is_ip(given: str) -> bool:

@@ -16,7 +16,9 @@ from mta.config import fields
 from mta.config.fields import Endpoint, IpNetwork
 from mta.model.door import Door
 from mta.model.envelope import MailClass
+from mta.model.tls import TlsLevel
 from mta.policy.clients import ClientRule
+from mta.policy.destinations import DestinationRule, Relay
 from mta.policy.rates import Rate
 from mta.policy.schedule import DEFAULTS, RetryPolicy
 from mta.ports import Timeouts
@@ -80,12 +82,23 @@ Amount = Annotated[tuple[int, float], PlainValidator(fields.rate)]
 SenderDomain = Annotated[str, PlainValidator(fields.sender_domain)]
 UserName = Annotated[str, PlainValidator(fields.user_name)]
 Hold = Annotated[float, PlainValidator(fields.hold)]
+Match = Annotated[str, PlainValidator(fields.match)]
+Selector = Annotated[str, PlainValidator(fields.selector)]
+Source = Annotated[str, PlainValidator(fields.source)]
+Via = Annotated[Relay | None, PlainValidator(fields.via)]
 
 
 def _sequence(value: object) -> object:
     if not isinstance(value, list):
         raise ValueError("expected a list in brackets")
     return tuple(value)
+
+
+def _one_or_more(value: object) -> object:
+    return _sequence(value if isinstance(value, list) else [value])
+
+
+Matches = Annotated[tuple[Match, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
 
 
 def _distinct(value: object) -> object:
@@ -217,10 +230,11 @@ class Control(Table):
 
 
 class Dns(Table):
-    """No `nameservers`: the system's."""
+    """No `nameservers`: the system's. `trust_ad`: they are believed about DNSSEC though they are not on this machine."""
 
     nameservers: Annotated[tuple[Nameserver, ...], BeforeValidator(_sequence)] = ()
     timeout: Duration = 5.0
+    trust_ad: bool = False
 
 
 class TimeoutTable(Table):
@@ -244,6 +258,59 @@ class Delivery(Table):
     @property
     def timeouts(self) -> Timeouts:
         return Timeouts(**self.timeout_table.model_dump())
+
+
+class Destination(Table):
+    """`[[destination]]`: what holds for those that `match`; `share` for all of them together."""
+
+    match: Matches
+    share: bool = False
+    max_sessions: Count | None = None
+    messages_per_session: Count | None = None
+    rate: Amount | None = None
+    burst: Count | None = None
+    tls: Literal["none", "may", "encrypt", "verify", "dane"] = "may"
+
+    @property
+    def rule(self) -> DestinationRule:
+        rate = _rate(self.rate, self.burst)
+        return DestinationRule(
+            self.match, self.max_sessions, self.messages_per_session, rate, TlsLevel(self.tls), self.share
+        )
+
+
+class Route(Table):
+    """`[[route]]`: where mail to those that `match` goes, and from which addresses. `password` is for every `via` with a
+    user."""
+
+    match: Matches
+    via: Annotated[tuple[Via, ...], BeforeValidator(_one_or_more), Field(min_length=1)] = (None,)
+    password: SecretFile | None = None
+    source: Annotated[tuple[Source, ...], BeforeValidator(_one_or_more), Field(max_length=2)] = ()
+
+
+class Dkim(Table):
+    """`[[dkim]]`: mail from `domain` is signed with `key` (PEM, RSA or Ed25519), whose public part is in DNS under
+    `selector`."""
+
+    domain: Domain
+    selector: Selector
+    key: SecretFile
+
+
+class TlsTable(Table):
+    """`[tls]`: encryption on the way out, beyond what each destination has. `report`: reports of it are sent to the domains
+    that ask for them (RFC 8460)."""
+
+    dane: bool = True
+    mta_sts: bool = True
+    report: bool = False
+
+
+class Suppression(Table):
+    """`keep`: for how long nothing is sent to an address whose server said that it does not exist; zero: it is."""
+
+    keep: DurationOrZero = 0.0
 
 
 class Lanes(Table):
@@ -299,6 +366,11 @@ class Config(Table):
     daemon: Daemon = Daemon()
     class_tables: ClassTables = Field(default=ClassTables(), alias="class")
     lanes: Lanes = Lanes()
+    destination: Annotated[tuple[Destination, ...], BeforeValidator(_sequence)] = ()
+    route: Annotated[tuple[Route, ...], BeforeValidator(_sequence)] = ()
+    dkim: Annotated[tuple[Dkim, ...], BeforeValidator(_sequence)] = ()
+    tls: TlsTable = TlsTable()
+    suppression: Suppression = Suppression()
     log: Log = Log()
 
     @property

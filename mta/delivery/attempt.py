@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from mta.delivery.hosts import HostMemory
+from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.results import Conclusion, too_late
 from mta.delivery.route import Router
@@ -29,8 +30,8 @@ from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 TIME_LIMIT = 900.0
 """Seconds after which an attempt goes to no further host."""
 
-Mark = Callable[[Sequence[ClaimedRecipient], Session], Awaitable[None]]
-"""The gate before the final dot: durable, or it raises."""
+Mark = Callable[[Sequence[ClaimedRecipient], Session, str], Awaitable[None]]
+"""The gate before the final dot, with the keys that signed the content: durable, or it raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Means:
     """What every attempt uses."""
 
     spool: Spool
+    letters: Letters
     sessions: Sessions
     opener: Opener
     router: Router
@@ -235,24 +237,25 @@ class Attempt:
     # ------------------------------------------------ transactions
     async def _transaction(self, session: Session, changes: set[Change]) -> Result:
         recipients = together(self.open, message=self.claim.utf8)[: recipients_per_transaction(session.extensions)]
-        asked = parameters(self.claim, recipients, session, changes, self.clock.now())
+        letter = await self.means.letters.write(self.claim, recipients, session.extensions)
+        if isinstance(letter, Verdict):
+            return _not_here(letter, recipients)
+        asked = parameters(self.claim, recipients, letter, session, changes, self.clock.now())
         if isinstance(asked, Verdict):
-            if asked.scope is Scope.SESSION:
-                return Result(host=asked)
-            return Result(verdicts={it.id: asked for it in recipients})
+            return _not_here(asked, recipients)
         traced = tells_relay(self.claim.deliver_by, asked[0], self.clock.now())
         relayed = [it.id for it, of in zip(recipients, asked[1], strict=True) if traced or tells_success(it.notify, of)]
         transaction = Transaction(
-            self.means.spool,
             self.claim,
+            letter,
             session,
             recipients,
             *asked,
             frozenset(changes),
-            lambda accepted: self.mark(accepted, session),
+            lambda accepted: self.mark(accepted, session, letter.signed),
         )
         result = await transaction.run()
-        result.relayed = frozenset(relayed)
+        result.relayed, result.signed = frozenset(relayed), letter.signed
         if not (result.verdicts or result.later or result.host or result.change):
             result.host = _senseless()
         return result
@@ -260,7 +263,12 @@ class Attempt:
     def _record(self, result: Result, session: Session) -> None:
         for recipient_id, verdict in result.verdicts.items():
             self.conclusions[recipient_id] = Conclusion(
-                verdict, session.host, session.address, session.tls, relayed=recipient_id in result.relayed
+                verdict,
+                session.host,
+                session.address,
+                session.tls,
+                relayed=recipient_id in result.relayed,
+                signed=result.signed,
             )
             if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
                 self.trouble = verdict
@@ -303,6 +311,13 @@ class Attempt:
         for recipient in self.open:
             self.conclusions[recipient.id] = too_late(self.claim, recipient, last, now)
         return True
+
+
+def _not_here(verdict: Verdict, recipients: Sequence[ClaimedRecipient]) -> Result:
+    """What is not for this host, or for no host."""
+    if verdict.scope is Scope.SESSION:
+        return Result(host=verdict)
+    return Result(verdicts={it.id: verdict for it in recipients})
 
 
 def _senseless() -> Verdict:

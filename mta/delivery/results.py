@@ -20,7 +20,7 @@ from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 class Conclusion:
     """A verdict on a recipient and where it was had. `refusals` as in `ClaimedRecipient`; `counted` False where nothing
     was tried: then it is due again after `at_least` seconds, whatever its schedule. `relayed`: with a delivery, that the
-    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`)."""
+    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it."""
 
     verdict: Verdict
     host: str = ""
@@ -30,6 +30,7 @@ class Conclusion:
     counted: bool = True
     at_least: float = 0.0
     relayed: bool = False
+    signed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ def result(
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
+        signed=conclusion.signed,
         notices=notices_for(
             claim.kind,
             claim.reverse_path,

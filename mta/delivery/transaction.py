@@ -8,12 +8,13 @@ without a verdict is the caller's to try elsewhere or again.
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from mta.delivery.letter import Letter
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
 from mta.policy.transaction import droppable, dsn_parameters, mail_parameters, rcpt_parameters, required_only
 from mta.policy.utf8 import need
 from mta.ports import EnvelopeReplies, Session
-from mta.spool.base import Claim, ClaimedRecipient, Spool
+from mta.spool.base import Claim, ClaimedRecipient
 
 Gate = Callable[[Sequence[ClaimedRecipient]], Awaitable[None]]
 
@@ -29,18 +30,24 @@ class Result:
     change: Change | None = None
     relayed: frozenset[int] = frozenset()
     """Ids of recipients whose sender is to be told if they are delivered here."""
+    signed: str = ""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
 
 
 def parameters(
-    claim: Claim, recipients: Sequence[ClaimedRecipient], session: Session, changes: Collection[Change], now: float
+    claim: Claim,
+    recipients: Sequence[ClaimedRecipient],
+    letter: Letter,
+    session: Session,
+    changes: Collection[Change],
+    now: float,
 ) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]] | Verdict:
     """Those of MAIL and those of the RCPT of each recipient, as of `now`; or why this mail is not for this server."""
     of_mail = mail_parameters(
         session.extensions,
-        claim.size,
-        claim.eight_bit,
+        letter.size,
+        letter.eight_bit,
         priority=claim.priority,
         deliver_by=claim.deliver_by,
         now=now,
@@ -59,8 +66,8 @@ def parameters(
 class Transaction:
     """One try: recipients of one claim on one session."""
 
-    spool: Spool
     claim: Claim
+    letter: Letter
     session: Session
     recipients: Sequence[ClaimedRecipient]
     parameters: tuple[str, ...]
@@ -135,8 +142,7 @@ class Transaction:
             self.result.open_transaction = False
 
     async def _content(self) -> None:
-        chunks = self.spool.content(self.claim.queue_id)
-        observation = await self.session.content(chunks, lambda: self.gate(self.accepted))
+        observation = await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted))
         ruling = self._ruling(observation)
         if observation.phase is Phase.FINAL:
             self.result.open_transaction = False

@@ -166,10 +166,11 @@ class Delivery:
         # a host that is down rests for other mail; urgent mail heeds it where another lives, and goes on to that one
         policy = self.settings.classes[max(claim.mail_class, MailClass.NORMAL)]
 
-        async def mark(accepted: Sequence[ClaimedRecipient], session: Session) -> None:
+        async def mark(accepted: Sequence[ClaimedRecipient], session: Session, signed: str) -> None:
             flight.must_finish = True
             ids = [it.id for it in accepted]
-            await self._spool.mark_in_doubt(claim, ids, session.host, session.address, self._clock.now())
+            now = self._clock.now()
+            await self._spool.mark_in_doubt(claim, ids, session.host, session.address, now, signed)
 
         return Attempt(
             means=self._means,

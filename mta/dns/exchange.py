@@ -31,16 +31,22 @@ CHAIN_LIMIT = 8
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a question came to. `records` are of the type asked for, at the end of the aliases; `ttl` in seconds, None
-    where the server gave none (a negative answer without SOA)."""
+    where the server gave none (a negative answer without SOA). `secure`: the server says that it validated the answer;
+    `canonical` is where the aliases end, "" without any."""
 
     lookup: Lookup
     records: Sequence[dns.rdata.Rdata] = ()
     ttl: int | None = None
     detail: str = ""
+    secure: bool = False
+    canonical: str = ""
 
 
 def make_question(name: dns.name.Name, kind: dns.rdatatype.RdataType) -> dns.message.QueryMessage:
-    return dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
+    """AD in a question asks for AD in the answer, without the signatures (RFC 6840 section 5.7)."""
+    question = dns.message.make_query(name, kind, use_edns=0, payload=PAYLOAD)
+    question.flags |= dns.flags.AD
+    return question
 
 
 async def ask(server: Server, question: dns.message.QueryMessage) -> dns.message.Message:
@@ -104,14 +110,16 @@ def read(response: dns.message.Message) -> Finding:
     chain = response.resolve_chaining()
     if len(chain.cnames) > CHAIN_LIMIT:
         return Finding(Lookup.TROUBLE, detail=f"more than {CHAIN_LIMIT} aliases")
+    secure = bool(response.flags & dns.flags.AD)
     if chain.answer is not None:
-        return Finding(Lookup.FOUND, tuple(chain.answer), chain.minimum_ttl)
+        canonical = chain.canonical_name.to_text(omit_final_dot=True).lower() if chain.cnames else ""
+        return Finding(Lookup.FOUND, tuple(chain.answer), chain.minimum_ttl, secure=secure, canonical=canonical)
     if rcode == dns.rcode.NXDOMAIN:
-        return Finding(Lookup.NXDOMAIN, ttl=_negative_ttl(response, chain.minimum_ttl))
+        return Finding(Lookup.NXDOMAIN, ttl=_negative_ttl(response, chain.minimum_ttl), secure=secure)
     if not response.flags & (dns.flags.AA | dns.flags.RA):
         # A referral from a server that neither knows nor looks further: no word on whether there are records.
         return Finding(Lookup.TROUBLE, detail="the server neither knows the name nor asks others")
-    return Finding(Lookup.NODATA, ttl=_negative_ttl(response, chain.minimum_ttl))
+    return Finding(Lookup.NODATA, ttl=_negative_ttl(response, chain.minimum_ttl), secure=secure)
 
 
 def _negative_ttl(response: dns.message.Message, minimum: int) -> int | None:

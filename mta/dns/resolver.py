@@ -13,22 +13,29 @@ Rules:
 """
 
 import asyncio
+import ipaddress
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import dns.exception
 import dns.name
 import dns.rdatatype
 import dns.rdtypes.ANY.MX
+import dns.rdtypes.ANY.PTR
+import dns.rdtypes.ANY.TLSA
+import dns.rdtypes.ANY.TXT
 import dns.rdtypes.IN.A
 import dns.rdtypes.IN.AAAA
+import dns.reversename
 
 from mta.dns.cache import TtlCache
 from mta.dns.exchange import Finding, Server, ask, make_question, read
 from mta.dns.names import BadName, absolute_name
 from mta.dns.servers import NameServers, system_servers
-from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer
+from mta.model.tls import Tlsa
+from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, TextAnswer, TlsaAnswer
 
 ROUNDS = 2
 """How often a silent server is asked: UDP loses packets."""
@@ -45,10 +52,12 @@ _Question = tuple[dns.name.Name, dns.rdatatype.RdataType]
 
 
 class DnsResolver:
-    """`nameservers` are (address, port), empty for the system's; `timeout` is in seconds and for one question. For use
-    on one event loop, whose clock it goes by."""
+    """`nameservers` are (address, port), empty for the system's; `timeout` is in seconds and for one question. With
+    `trust_ad` every server is believed that says it validated an answer, else one on this machine alone (RFC 7672 section
+    2.1). For use on one event loop, whose clock it goes by."""
 
-    def __init__(self, nameservers: Sequence[Server], timeout: float) -> None:
+    def __init__(self, nameservers: Sequence[Server], timeout: float, trust_ad: bool = False) -> None:
+        self._trust_ad = trust_ad
         given = tuple(nameservers)
         self._servers = NameServers((lambda: given) if given else system_servers)
         self._timeout = timeout
@@ -64,7 +73,7 @@ class DnsResolver:
         found = await self._find((name, dns.rdatatype.MX))
         records = cast(Sequence[dns.rdtypes.ANY.MX.MX], found.records)
         exchangers = (MailExchanger(record.preference, _host(record.exchange)) for record in records)
-        return MxAnswer(found.lookup, tuple(exchangers), found.detail)
+        return MxAnswer(found.lookup, tuple(exchangers), found.detail, found.secure)
 
     async def addresses(self, host: str) -> AddressAnswer:
         try:
@@ -75,6 +84,35 @@ class DnsResolver:
             self._find((name, dns.rdatatype.A)), self._find((name, dns.rdatatype.AAAA))
         )
         return _merged(four, six)
+
+    async def tlsa(self, host: str, port: int) -> TlsaAnswer:
+        try:
+            name = absolute_name(f"_{port}._tcp.{host}")
+        except BadName as flaw:
+            return TlsaAnswer(Lookup.MALFORMED, detail=str(flaw))
+        found = await self._find((name, dns.rdatatype.TLSA))
+        records = cast(Sequence[dns.rdtypes.ANY.TLSA.TLSA], found.records)
+        known = (Tlsa(record.usage, record.selector, record.mtype, record.cert) for record in records)
+        return TlsaAnswer(found.lookup, tuple(known), found.detail, found.secure)
+
+    async def texts(self, name: str) -> TextAnswer:
+        try:
+            asked = absolute_name(name)
+        except BadName as flaw:
+            return TextAnswer(Lookup.MALFORMED, detail=str(flaw))
+        found = await self._find((asked, dns.rdatatype.TXT))
+        records = cast(Sequence[dns.rdtypes.ANY.TXT.TXT], found.records)
+        texts = (b"".join(record.strings).decode("utf-8", "backslashreplace") for record in records)
+        return TextAnswer(found.lookup, tuple(texts), found.detail, found.secure)
+
+    async def names(self, address: str) -> TextAnswer:
+        try:
+            asked = dns.reversename.from_address(address)
+        except (dns.exception.SyntaxError, ValueError) as flaw:
+            return TextAnswer(Lookup.MALFORMED, detail=str(flaw))
+        found = await self._find((asked, dns.rdatatype.PTR))
+        records = cast(Sequence[dns.rdtypes.ANY.PTR.PTR], found.records)
+        return TextAnswer(found.lookup, tuple(_host(record.target) for record in records), found.detail, found.secure)
 
     # ------------------------------------------------ one answer for all who ask
     async def _find(self, question: _Question) -> Finding:
@@ -132,9 +170,14 @@ class DnsResolver:
             return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
         self._servers.answered(server)
         try:
-            return read(response)
+            found = read(response)
+            return found if self._trusts(server) else replace(found, secure=False)
         except dns.exception.DNSException as error:
             return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
+
+
+    def _trusts(self, server: Server) -> bool:
+        return self._trust_ad or ipaddress.ip_address(server[0].partition("%")[0]).is_loopback
 
 
 def _now() -> float:
@@ -157,9 +200,10 @@ def _merged(four: Finding, six: Finding) -> AddressAnswer:
     addresses = [cast(dns.rdtypes.IN.A.A, record).address for record in four.records[:ADDRESSES_KEPT]]
     addresses += [cast(dns.rdtypes.IN.AAAA.AAAA, record).address for record in six.records[:ADDRESSES_KEPT]]
     if addresses:
-        return AddressAnswer(Lookup.FOUND, tuple(addresses))
+        secure = all(found.secure for found in (four, six) if found.records)
+        return AddressAnswer(Lookup.FOUND, tuple(addresses), secure=secure, canonical=four.canonical or six.canonical)
     for lookup in (Lookup.TROUBLE, Lookup.NODATA):
         found = next((found for found in (four, six) if found.lookup is lookup), None)
         if found is not None:
-            return AddressAnswer(lookup, detail=found.detail)
-    return AddressAnswer(Lookup.NXDOMAIN)
+            return AddressAnswer(lookup, detail=found.detail, secure=four.secure and six.secure)
+    return AddressAnswer(Lookup.NXDOMAIN, secure=four.secure and six.secure)

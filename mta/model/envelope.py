@@ -119,7 +119,9 @@ class NewMessage:
 
     `ret` is RET's value in upper case ("FULL" or "HDRS"), `envid` ENVID's as it was given (RFC 3461 sections 4.3 and 4.4);
     "": there was none. `utf8`: the sender, or the header section, has characters beyond ASCII, so that it needs SMTPUTF8
-    (RFC 6531) whoever gets it; a recipient's address may need it besides. `submitter` is who authenticated, "" nobody."""
+    (RFC 6531) whoever gets it; a recipient's address may need it besides. `submitter` is who authenticated, "" nobody.
+
+    `require_tls`: REQUIRETLS was asked for; `tls_optional`: a `TLS-Required: No` field was (RFC 8689)."""
 
     queue_id: str
     message_id: str
@@ -146,3 +148,5 @@ class NewMessage:
     envid: str = ""
     utf8: bool = False
     submitter: str = ""
+    require_tls: bool = False
+    tls_optional: bool = False

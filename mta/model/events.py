@@ -6,6 +6,7 @@ Every field may hold text from outside: who prints it escapes it.
 from dataclasses import dataclass
 
 from mta.model.reply import Reply
+from mta.model.tls import TlsPolicy, TlsResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +116,18 @@ class Trouble:
     detail: str = ""
 
 
-Fact = Accepted | Repeated | Refused | Attempted | Settled | Reported | Ordered | Trouble
+@dataclass(frozen=True, slots=True)
+class Encrypted:
+    """How encryption with one host of a destination went, or why it was not even begun (RFC 8460 section 4.3). `policies`
+    are those that were in force there, `lines` the text of each as it was published, joined by line feeds; `domain` is the
+    policy domain."""
+
+    domain: str
+    policies: tuple[tuple[TlsPolicy, str], ...]
+    result: TlsResult
+    host: str
+    address: str
+    detail: str = ""
+
+
+Fact = Encrypted | Accepted | Repeated | Refused | Attempted | Settled | Reported | Ordered | Trouble

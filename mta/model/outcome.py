@@ -22,6 +22,8 @@ class Phase(StrEnum):
     STARTTLS = "starttls"
     TLS = "tls"
     EHLO_TLS = "ehlo-tls"
+    AUTH = "auth"
+    """At a relay that we log in at (RFC 4954)."""
     MAIL = "mail"
     RCPT = "rcpt"
     DATA = "data"

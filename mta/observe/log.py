@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from mta.model.events import Accepted, Attempted, Fact, Ordered, Refused, Repeated, Reported, Settled, Trouble
+from mta.model.events import Accepted, Attempted, Encrypted, Fact, Ordered, Refused, Repeated, Reported, Settled, Trouble
 from mta.model.queue_id import is_queue_id
 from mta.model.reply import Reply
 from mta.model.text import safe_text
@@ -142,6 +142,8 @@ def _headline(fact: Fact) -> tuple[str, str]:
             return "info", "accepted"
         case Attempted():
             return "info", "attempt"
+        case Encrypted():
+            return "debug", "tls"
         case Repeated():
             return "info", "duplicate"
         case Refused():
@@ -162,6 +164,8 @@ def _details(fact: Fact) -> Pairs:
             return _accepted(fact)
         case Attempted():
             return _attempted(fact)
+        case Encrypted():
+            return _encrypted(fact)
         case Repeated():
             return _repeated(fact)
         case Refused():
@@ -188,6 +192,17 @@ def _accepted(fact: Accepted) -> Pairs:
         ("user", fact.user),
         ("deliver_by", _moment(fact.deliver_by)),
         ("not_before", _moment(fact.not_before)),
+    )
+
+
+def _encrypted(fact: Encrypted) -> Pairs:
+    return (
+        ("destination", fact.domain),
+        ("server", fact.host),
+        ("address", fact.address),
+        ("policy", ",".join(policy for policy, _ in fact.policies)),
+        ("result", fact.result.value),
+        ("detail", fact.detail),
     )
 
 

@@ -102,6 +102,8 @@ class ClaimedRecipient:
     """When it was due."""
     notify: str = ""
     orcpt: str = ""
+    signed: str = ""
+    """The DKIM keys that the content of the last doubt was signed with, as `mark_in_doubt` was given them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ class Claim:
     ret: str = ""
     envid: str = ""
     utf8: bool = False
+    require_tls: bool = False
+    tls_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,11 @@ class RecipientResult:
     refusals: int = 0
     notices: tuple[Notice, ...] = ()
     doubted: bool = False
+    category: str = ""
+    signed: str = ""
+    policy: str = ""
+    """What is kept with the attempt besides: what kind of refusal it was, the DKIM keys that the content was signed with,
+    and what the encryption had to satisfy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +211,7 @@ class RecipientView:
     """The standing order that keeps it from being sent: its destination, "*" for everything, "" for none."""
     notify: str = ""
     orcpt: str = ""
+    category: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +250,8 @@ class MessageView:
     envid: str = ""
     utf8: bool = False
     submitter: str = ""
+    require_tls: bool = False
+    tls_optional: bool = False
     untold: int = 0
     """Failures that could be told to nobody, and no person has seen yet."""
 
@@ -327,6 +339,8 @@ class DueNotice:
     utf8: bool = False
     notify: str = ""
     orcpt: str = ""
+    category: str = ""
+    require_tls: bool = False
 
 
 # ---------------------------------------------------------------- a person's verbs
@@ -359,6 +373,32 @@ class Changed:
 class Purged:
     contents: int = 0
     messages: int = 0
+
+
+# ---------------------------------------------------------------- what is remembered beside mail
+class Memory(StrEnum):
+    """What a remembered value is about."""
+
+    STS_POLICY = "sts-policy"
+    """By domain: its MTA-STS policy (RFC 8461 section 3.3)."""
+    TLS_RESULT = "tls-result"
+    """By day and policy domain: how encryption went (RFC 8460 section 4)."""
+    RATE = "rate"
+    """By whom a rate limits together: what is left of it."""
+    LIMIT = "limit"
+    """By destination: how many sessions it was seen to bear."""
+    SUPPRESSION = "suppression"
+    """By address: why nothing is sent to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """`value` is what was given; `at` when. `expires_at` None: until it is forgotten."""
+
+    name: str
+    value: str
+    at: float
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,9 +479,10 @@ class Spool(Protocol):
         ...
 
     async def mark_in_doubt(
-        self, claim: Claim, recipient_ids: Sequence[int], host: str, address: str, now: float
+        self, claim: Claim, recipient_ids: Sequence[int], host: str, address: str, now: float, signed: str = ""
     ) -> None:
-        """The final dot to `host` is about to be sent for these. Raises `SpoolError`: then it must not be sent."""
+        """The final dot to `host` is about to be sent for these, `signed` with these DKIM keys. Raises `SpoolError`: then it
+        must not be sent."""
         ...
 
     async def settle(self, settlement: Settlement, now: float) -> tuple[Settled, ...]:
@@ -524,6 +565,23 @@ class Spool(Protocol):
     async def standing_hold(self, destination: str, held: bool, now: float) -> None:
         """Holds a destination ("*": everything) until told otherwise. Raises `SpoolRefusal` when there is no such order
         to take back."""
+        ...
+
+    # ------------------------------------------------ what is remembered beside mail
+    async def remember(self, kind: Memory, values: Mapping[str, str], expires_at: float | None, now: float) -> None:
+        """Keeps a value for each name, in place of what was remembered under it, until `expires_at`."""
+        ...
+
+    async def forget(self, kind: Memory, names: Collection[str], now: float) -> int:
+        """How many of them there were."""
+        ...
+
+    async def recall(self, kind: Memory, names: Collection[str], now: float) -> Mapping[str, Remembered]:
+        """Those of `names` that are remembered; never what has expired."""
+        ...
+
+    async def memories(self, kind: Memory, after: str, limit: int, now: float) -> Sequence[Remembered]:
+        """Of one kind in order of name, beginning behind `after`; never what has expired."""
         ...
 
     # ------------------------------------------------ upkeep

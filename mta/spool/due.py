@@ -146,10 +146,11 @@ def held_back(db: sqlite3.Connection, destination: str) -> bool:
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
     idempotency_key, doubt_order, priority, deliver_by, by_mode, by_trace, not_before, ret, envid, utf8,
+    require_tls, tls_optional,
     octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
 # NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
-    next_at, notify, orcpt, reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
+    next_at, notify, orcpt, signed, reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
     WHERE id BETWEEN :first AND :last AND destination = :destination AND waiting AND """
 
 
@@ -160,7 +161,7 @@ def _read(
     if row is None:
         return Flaw(message, "the message's row is missing")
     (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn) = row[:10]
-    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, octets, stored = row[10:]
+    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, *tls, octets, stored = row[10:]
     flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets, (by_at, by_mode))
     if not flaw and octets != stored:
         flaw = f"the content has {stored or 0} octets instead of {octets}"
@@ -175,7 +176,8 @@ def _read(
     claim = Claim(0, queue_id, as_text(message_id), as_text(key), doubts, reverse_path, MailClass(mail_class), Kind(kind),
                   size, bool(eight_bit), accepted, expires, warn, destination, (), int(as_number(priority)),
                   deliver_by_of(by_at, by_mode, by_trace), as_time(not_before), ret=as_text(ret),
-                  envid=as_text(envid), utf8=bool(utf8))  # fmt: skip
+                  envid=as_text(envid), utf8=bool(utf8), require_tls=bool(tls[0]),
+                  tls_optional=bool(tls[1]))  # fmt: skip
     return claim, [_claimed(row) for row in rows]
 
 
@@ -187,11 +189,12 @@ def _recipient_flaw(row: tuple[object, ...]) -> str:
 
 def _claimed(row: tuple[object, ...]) -> ClaimedRecipient:
     recipient_id, address, status, attempts, doubts, refusals, warned, host, remote_address = row[:9]
-    next_at, notify, orcpt, *reply = row[9:]
+    next_at, notify, orcpt, signed, *reply = row[9:]
     numbers = [value if isinstance(value, int) else 0 for value in (recipient_id, attempts, doubts, refusals)]
     return ClaimedRecipient(
         numbers[0], as_text(address), Status(as_text(status)), numbers[1], numbers[2], numbers[3], bool(warned),
         as_text(host), as_text(remote_address), reply_of(*reply), as_time(next_at), as_text(notify), as_text(orcpt),
+        as_text(signed),
     )  # fmt: skip
 
 

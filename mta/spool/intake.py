@@ -24,12 +24,13 @@ def accept(db: sqlite3.Connection, effects: Effects, message: NewMessage, conten
            message.expires_at, message.warn_at, message.expires_at - _start(message), count, count,
            message.scope, message.key or None, message.fingerprint, message.in_doubt.value,
            message.priority, *_deadline(message.deliver_by), message.not_before, message.hold_request,
-           message.ret, message.envid, message.utf8, message.submitter)  # fmt: skip
+           message.ret, message.envid, message.utf8, message.submitter, message.require_tls,
+           message.tls_optional)  # fmt: skip
     message_id = db.execute(
         """INSERT INTO messages (queue_id, message_id, reverse_path, subject, size, octets, eight_bit, class, kind,
         accepted_at, expires_at, warn_at, lifetime, unfinished, waiting, scope, idempotency_key, fingerprint, doubt_order,
-        priority, deliver_by, by_mode, by_trace, not_before, hold_request, ret, envid, utf8, submitter)
-        VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
+        priority, deliver_by, by_mode, by_trace, not_before, hold_request, ret, envid, utf8, submitter,
+        require_tls, tls_optional) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)""",
         row,
     ).lastrowid
     assert message_id is not None  # noqa: S101  what lastrowid is after an INSERT

@@ -81,7 +81,8 @@ def withdraw(db: sqlite3.Connection, row: RecipientRow) -> None:
 _SELECT = f"""SELECT n.id, n.kind, n.step, n.at, m.queue_id, m.message_id, m.reverse_path, m.kind, m.subject,
     m.accepted_at, m.expires_at, r.address, r.original, r.status, r.attempts, r.doubts,
     n.reply_code, n.reply_enhanced, n.reply_text, n.remote_host, n.phase, m.class, m.idempotency_key,
-    m.deliver_by, m.by_mode, m.by_trace, m.hold_request, m.priority, m.ret, m.envid, m.utf8, r.notify, r.orcpt
+    m.deliver_by, m.by_mode, m.by_trace, m.hold_request, m.priority, m.ret, m.envid, m.utf8, r.notify, r.orcpt,
+    r.category, m.require_tls
     FROM notices n JOIN recipients r ON r.id = n.recipient JOIN messages m ON m.id = n.recipient >> {MESSAGE_SHIFT}
     WHERE n.kind IN (SELECT value FROM json_each(:kinds)) AND n.step <= :last ORDER BY n.step, n.id"""
 _LAST_STEP = """SELECT step FROM notices WHERE kind IN (SELECT value FROM json_each(:kinds))
@@ -102,7 +103,7 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
     """None for a mark whose rows are damaged: it stays, and is told by what shows the quarantine."""
     notice_id, kind, step, at, queue_id, message_id, reverse_path, mail_kind, subject, accepted_at, expires_at = row[:11]
     address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class, key = row[11:23]
-    *deadline, hold_request, priority, ret, envid, utf8, notify, orcpt = row[23:]
+    *deadline, hold_request, priority, ret, envid, utf8, notify, orcpt, category, require_tls = row[23:]
     if kind not in tuple(Notice) or mail_kind not in tuple(Kind) or status not in tuple(Status) or not address:
         return None
     if mail_class not in tuple(MailClass):
@@ -116,7 +117,8 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
         reply=reply_of(code, enhanced, text) or Reply(None, None, ""), remote_host=as_text(host), phase=as_text(phase),
         mail_class=MailClass(mail_class), key=as_text(key), deliver_by=deliver_by_of(*deadline),
         hold_request=as_text(hold_request), priority=int(as_number(priority)), ret=as_text(ret), envid=as_text(envid),
-        utf8=bool(utf8), notify=as_text(notify), orcpt=as_text(orcpt),
+        utf8=bool(utf8), notify=as_text(notify), orcpt=as_text(orcpt), category=as_text(category),
+        require_tls=bool(require_tls),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ _LEFT_HALFWAY = f"{NOTABLE} AND (r.in_flight OR r.requested <> '')"
 
 def mark_in_doubt(
     db: sqlite3.Connection, effects: Effects, claims: Claims, claim: Claim, recipient_ids: Sequence[int], host: str,
-    address: str,
+    address: str, signed: str,
 ) -> None:  # fmt: skip
     held = _held(claims, effects, claim)
     for recipient_id in recipient_ids:
@@ -64,7 +64,7 @@ def mark_in_doubt(
         if row is None or recipient_id not in held or not row.waiting:
             raise SpoolError(f"{claim.queue_id}: a recipient is not to be sent any more")
         move(effects, row, after(Status(row.status), Event.MARKED))
-        row.in_flight, row.doubt_host, row.doubt_address = 1, host, address
+        row.in_flight, row.doubt_host, row.doubt_address, row.signed = 1, host, address, signed
         save(db, row)
 
 
@@ -117,7 +117,7 @@ def _give_back(db: sqlite3.Connection, effects: Effects, row: RecipientRow, one:
 
 def _undo_mark(row: RecipientRow, one: ClaimedRecipient) -> None:
     if row.in_flight:
-        row.in_flight, row.doubt_host, row.doubt_address = 0, one.remote_host, one.remote_address
+        row.in_flight, row.doubt_host, row.doubt_address, row.signed = 0, one.remote_host, one.remote_address, one.signed
 
 
 def _obey(db: sqlite3.Connection, effects: Effects, row: RecipientRow) -> None:
@@ -177,6 +177,7 @@ def _note(row: RecipientRow, result: RecipientResult) -> None:
     if result.host:
         row.remote_host, row.remote_address = result.host, result.address
     row.remote_id = result.remote_id or row.remote_id
+    row.category = result.category
     row.reply_code, row.reply_enhanced, row.reply_text = result.reply.code, result.reply.enhanced, result.reply.text
 
 
@@ -197,6 +198,7 @@ def _detail(attempt: int, result: RecipientResult) -> dict[str, object]:
         "reply": reply_detail(result.reply),
         "remote_id": result.remote_id,
         "next_attempt_at": result.next_attempt_at,
+        **{name: value for name in ("category", "signed", "policy") if (value := getattr(result, name))},
     }
 
 

@@ -67,6 +67,8 @@ class RecipientRow:
     remote_id: str
     doubt_host: str
     doubt_address: str
+    signed: str
+    category: str
     reply_code: int | None
     reply_enhanced: str | None
     reply_text: str | None

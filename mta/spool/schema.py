@@ -95,11 +95,20 @@ _VERSION_3 = (
     ),
     "ALTER TABLE messages ADD COLUMN utf8 INTEGER NOT NULL DEFAULT 0",
 )
+_VERSION_4 = (
+    "ALTER TABLE messages ADD COLUMN require_tls INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN tls_optional INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE recipients ADD COLUMN category TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE recipients ADD COLUMN signed TEXT NOT NULL DEFAULT ''",
+    """CREATE TABLE memories (kind TEXT, name TEXT, value TEXT NOT NULL, at REAL NOT NULL, expires_at REAL,
+        PRIMARY KEY (kind, name)) WITHOUT ROWID""",
+    "CREATE INDEX memories_by_end ON memories (expires_at) WHERE expires_at IS NOT NULL",
+)
 _BY_SENDER = """CREATE INDEX IF NOT EXISTS recipients_by_sender
     ON recipients (destination, class, sender, next_at, fails_at) WHERE waiting"""
 _TABLES = """('messages', 'content', 'recipients', 'timeline', 'notices', 'destinations', 'counters', 'tallies',
     'standing_holds')"""
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Entry n makes version n + 1 out of version n."""
 
 

@@ -15,7 +15,21 @@ from typing import TypeVar
 from mta.doorbell import Doorbell
 from mta.model.envelope import MailClass, NewMessage, Notice
 from mta.model.lifecycle import Event
-from mta.spool import chunks, deadlines, due, intake, keys, marks, orders, outcome, ownership, schema, upkeep, views
+from mta.spool import (
+    chunks,
+    deadlines,
+    due,
+    intake,
+    keys,
+    marks,
+    memories,
+    orders,
+    outcome,
+    ownership,
+    schema,
+    upkeep,
+    views,
+)
 from mta.spool.backup import Backups
 from mta.spool.base import (
     CLASSES,
@@ -26,11 +40,13 @@ from mta.spool.base import (
     DueNotice,
     Earlier,
     Filter,
+    Memory,
     MessageView,
     Overview,
     Purged,
     Reconciled,
     Recovered,
+    Remembered,
     Selection,
     Settled,
     Settlement,
@@ -196,10 +212,10 @@ class SqliteSpool:
         await self._commits.run(lambda db, effects: outcome.release(db, effects, self._claims, claim), now)
 
     async def mark_in_doubt(
-        self, claim: Claim, recipient_ids: Sequence[int], host: str, address: str, now: float
+        self, claim: Claim, recipient_ids: Sequence[int], host: str, address: str, now: float, signed: str = ""
     ) -> None:
         def work(db: sqlite3.Connection, effects: Effects) -> None:
-            outcome.mark_in_doubt(db, effects, self._claims, claim, recipient_ids, host, address)
+            outcome.mark_in_doubt(db, effects, self._claims, claim, recipient_ids, host, address, signed)
 
         await self._commits.run(work, now)
 
@@ -313,6 +329,19 @@ class SqliteSpool:
     def _ring_lanes(self, destination: str, classes: Iterable[MailClass], now: float) -> None:
         for mail_class in classes:
             self._doorbell.ring_delivery(destination, now, mail_class)
+
+    # ------------------------------------------------ what is remembered beside mail
+    async def remember(self, kind: Memory, values: Mapping[str, str], expires_at: float | None, now: float) -> None:
+        await self._commits.run(lambda db, effects: memories.remember(db, kind, values, expires_at, now), now)
+
+    async def forget(self, kind: Memory, names: Collection[str], now: float) -> int:
+        return await self._commits.run(lambda db, effects: memories.forget(db, kind, names), now)
+
+    async def recall(self, kind: Memory, names: Collection[str], now: float) -> Mapping[str, Remembered]:
+        return await self._query(self._persons, lambda db: memories.recall(db, kind, names, now))
+
+    async def memories(self, kind: Memory, after: str, limit: int, now: float) -> Sequence[Remembered]:
+        return await self._query(self._persons, lambda db: memories.page(db, kind, after, limit, now))
 
     # ------------------------------------------------ upkeep
     async def purge(self, content_before: float, messages_before: float, limit: int, now: float) -> Purged:

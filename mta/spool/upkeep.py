@@ -3,7 +3,7 @@ sender is still to be told (RFC 5321 section 6.1). Space is given back to the fi
 
 import sqlite3
 
-from mta.spool import marks
+from mta.spool import marks, memories
 from mta.spool.base import Purged
 from mta.spool.batch import BATCH_OCTETS, Effects, Sum
 from mta.spool.rows import first_id, last_id
@@ -28,6 +28,7 @@ def purge(
         _forget(db, effects, message)
     if not contents and not messages:
         _forget_destinations(db, limit)
+    memories.purge(db, limit, effects.now)
     _give_space_back(db)
     return Purged(len(contents), len(messages))
 

@@ -126,18 +126,19 @@ def damaged(db: sqlite3.Connection) -> tuple[str, ...]:
 
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, subject, size, class, kind, accepted_at, expires_at, damaged,
     octets, idempotency_key, scope, doubt_order, eight_bit, duplicates, duplicate_at,
-    deliver_by, by_mode, by_trace, not_before, priority, ret, envid, utf8, submitter, untold FROM messages WHERE id = ?"""
+    deliver_by, by_mode, by_trace, not_before, priority, ret, envid, utf8, submitter, untold,
+    require_tls, tls_optional FROM messages WHERE id = ?"""
 _RECIPIENTS = """SELECT id, address, original, status, attempts, doubts, next_at, finished_at, remote_host, remote_address,
-    remote_id, notify, orcpt, reply_code, reply_enhanced, reply_text,
+    remote_id, notify, orcpt, category, reply_code, reply_enhanced, reply_text,
     (SELECT min(h.destination) FROM standing_holds h WHERE h.destination IN ('*', recipients.destination))
     FROM recipients WHERE id BETWEEN ? AND ? ORDER BY id"""
 
 
 def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, with_timeline: bool = False) -> MessageView:
-    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 27
+    row = db.execute(_MESSAGE, (message,)).fetchone() or (None,) * 29
     queue_id, message_id, reverse_path, subject, size, mail_class, kind, accepted, expires, damaged, octets = row[:11]
     key, scope, order, eight_bit, *repeats = row[11:17]
-    *deadline, not_before, priority, ret, envid, utf8, submitter, untold = row[17:]
+    *deadline, not_before, priority, ret, envid, utf8, submitter, untold, require_tls, tls_optional = row[17:]
     recipients = db.execute(_RECIPIENTS, (first_id(message), last_id(message))).fetchall()
     return MessageView(
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
@@ -151,13 +152,13 @@ def _message(db: sqlite3.Connection, busy: Collection[int], message: int, *, wit
         timeline=_timeline(db, message, as_number(accepted), size, repeats) if with_timeline else (),
         deliver_by=deliver_by_of(*deadline), not_before=as_time(not_before), priority=int(as_number(priority)),
         ret=as_text(ret), envid=as_text(envid), utf8=bool(utf8), submitter=as_text(submitter),
-        untold=int(as_number(untold)),
+        untold=int(as_number(untold)), require_tls=bool(require_tls), tls_optional=bool(tls_optional),
     )  # fmt: skip
 
 
 def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
     _, address, original, stored, attempts, doubts, next_at, finished_at, host, remote_address = row[:10]
-    remote_id, notify, orcpt, *reply, hold = row[10:]
+    remote_id, notify, orcpt, category, *reply, hold = row[10:]
     status = as_member(Status, stored, Status.PENDING)
     shown = Status.SENDING if claimed and status in WAITING else status
     return RecipientView(
@@ -166,6 +167,7 @@ def _recipient(row: tuple[object, ...], claimed: bool) -> RecipientView:
         finished_at=as_time(finished_at), remote_host=as_text(host), remote_address=as_text(remote_address),
         remote_id=as_text(remote_id), reply=reply_of(*reply),
         standing_hold=as_text(hold) if shown in WAITING else "", notify=as_text(notify), orcpt=as_text(orcpt),
+        category=as_text(category),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mta.delivery.attempt import Means
 from mta.delivery.hosts import HostMemory
+from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.worker import Delivery, DeliverySettings
@@ -186,7 +187,8 @@ async def house(
     router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
     opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
-    delivery = Delivery(settings, Means(spool, pool, opener, router, hosts), clock, random.Random(2), facts.append)
+    means = Means(spool, Letters(spool), pool, opener, router, hosts)
+    delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
         yield House(spool, delivery, pool, hosts, names, clock, facts)
     finally:

@@ -41,6 +41,7 @@ from tests.spool.making import (
     read,
     result,
 )
+from tests.spool.memories_contract import Memories
 
 ONE = queue_id(1)
 
@@ -984,6 +985,6 @@ class Upkeep:
 
 
 class Contract(
-    Submission, Claiming, Lanes, Overdue, Deadlines, Scheduled, Settling, Doubt, Reports, Persons, Views, Upkeep
+    Submission, Claiming, Lanes, Overdue, Deadlines, Scheduled, Settling, Doubt, Reports, Persons, Views, Upkeep, Memories
 ):
     """All of it."""

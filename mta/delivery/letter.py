@@ -1,0 +1,33 @@
+"""The octets that go to one server for one claim: a pure function of the stored content, of what the server takes, and of
+the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, RFC 6152 section 3, RFC 6376 section 5.3).
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mta.model.outcome import Verdict
+from mta.spool.base import Claim, ClaimedRecipient, Spool
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """`size` in octets as sent, without stuffing (RFC 1870 section 5); `chunks` begins anew with each call; `signed` names
+    the keys, "" without any."""
+
+    size: int
+    eight_bit: bool
+    chunks: Callable[[], AsyncIterator[bytes]]
+    signed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Makes them."""
+
+    spool: Spool
+
+    async def write(
+        self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
+    ) -> Letter | Verdict:
+        """For a server that offers `extensions`; or why it can't have this content."""
+        return Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))

@@ -1,0 +1,74 @@
+"""How each destination is to be treated: what the configuration's `[[destination]]` and `[[route]]` tables come to.
+
+Rules: of the tables of a kind the first that matches holds, whole; what it does not say has its default.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mta.model.tls import TlsLevel
+from mta.policy.rates import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A server that takes our mail on, whoever it is for. `user` "" where nobody logs in there; `implicit_tls`: TLS begins
+    with the first octet, else by STARTTLS. `host` is a name or an IP address."""
+
+    host: str
+    port: int
+    user: str = ""
+    implicit_tls: bool = False
+    password: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        """As the configuration has it, without the user; also the name of what all that goes there shares."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"smtp{'s' if self.implicit_tls else ''}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationRule:
+    """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; else each for
+    itself."""
+
+    patterns: tuple[str, ...]
+    max_sessions: int | None = None
+    messages_per_session: int | None = None
+    rate: Rate | None = None
+    tls: TlsLevel = TlsLevel.MAY
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRule:
+    """A `[[route]]` table: the `vias` to be tried in their order, None being the destination's own servers by MX; `source`
+    the addresses to send from, at most one of each family."""
+
+    patterns: tuple[str, ...]
+    vias: tuple[Relay | None, ...] = (None,)
+    source: tuple[str, ...] = ()
+
+
+_DIRECTLY = RouteRule(())
+_PLAINLY = DestinationRule(())
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """All tables, in the order of the configuration."""
+
+    rules: tuple[DestinationRule, ...] = ()
+    routes: tuple[RouteRule, ...] = ()
+
+    def rule(self, destination: str) -> DestinationRule:
+        return next((it for it in self.rules if matches(it.patterns, destination)), _PLAINLY)
+
+    def route(self, destination: str) -> RouteRule:
+        return next((it for it in self.routes if matches(it.patterns, destination)), _DIRECTLY)
+
+
+def matches(patterns: Sequence[str], destination: str) -> bool:
+    """Whether one of them is `destination` (a domain in lower case, or a literal), `*`, or `*.` and a domain that it lies
+    below."""
+    return any(it in ("*", destination) or (it[:2] == "*." and destination.endswith(it[1:])) for it in patterns)
