@@ -4,12 +4,15 @@ import re
 from base64 import b64decode, b64encode
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from dkim.canonicalization import Relaxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mta.dkim.keys import read_key
 from mta.policy import dkim
-from mta.policy.dkim import BodyHash, Reading
+from mta.policy.dkim import BodyHash, Digest, Reading
 from mta.policy.header import HeaderError
 from tests.support.verifiers import by_dkimpy, key, published
 
@@ -58,12 +61,34 @@ def test_rfc_8463_appendix_a() -> None:
     assert body_hash(body) == "2jUSOH9NhtVGCQWNr9BrIAPreKQjO6Sn7XIkfJVOzv8="
 
 
+def test_nbr04_rfc_8463_appendix_a_is_signed_as_it_is_there() -> None:
+    name = b"From: Joe SixPack <joe@football.example.com>\r\n"
+    other = (
+        b"To: Suzie Q <suzie@shopping.example.net>\r\nSubject: Is dinner ready?\r\n"
+        b"Date: Fri, 11 Jul 2003 21:00:37 -0700 (PDT)\r\nMessage-ID: <20030712040037.46341.5F8J@football.example.com>\r\n"
+    )
+    covered = re.sub(rb"(?m)^([\w-]+): ", lambda match: match[1].lower() + b":", name + other)
+    field = (
+        b"DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed;\r\n d=football.example.com; i=@football.example.com;\r\n"
+        b" q=dns/txt; s=brisbane; t=1528637909; h=from : to :\r\n subject : date : message-id : from : subject : date;\r\n"
+        b" bh=2jUSOH9NhtVGCQWNr9BrIAPreKQjO6Sn7XIkfJVOzv8=;\r\n b="
+    )
+    private = Ed25519PrivateKey.from_private_bytes(b64decode("nWGxne/9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A="))
+    file = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    known = read_key("football.example.com/brisbane", file)
+    assert known.public == "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+    signature = known.sign(dkim.signed_octets(Digest((), covered, ""), field))
+    assert b64encode(signature).decode() == (
+        "/gCrinpcQOoIfuHNQIbq4pgh9kyIK3AQUdt9OdqQehSwhEIug4D11BusFa3bT3FY5OsU7ZbnKELq+eXdp1Q1Dw=="
+    )
+
+
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize(
     "body",
     [
-        b"hello", b"hello\r\n\r\n\r\n", b"Hello!\r\n  \r\n\r\n", b"one\r\ntwo\r\n", b".dot\r\n", b" a \t b\t\r\n\r\n\r\n c  ",
-        b"\r\n\r\nlate\r\n", b"x \r\n\t\r\n y\r\n \r\n\r\n",
+        b"hello", b"hello\r\n\r\n\r\n", b"Hello!\r\n  \r\n\r\n", b"one\r\ntwo\r\n", b".dot\r\n",
+        b" a \t b\t\r\n\r\n\r\n c  ", b"\r\n\r\nlate\r\n", b"x \r\n\t\r\n y\r\n \r\n\r\n",
     ],
 )  # fmt: skip
 def test_b41_bodies_however_they_are_cut(body: bytes, step: int) -> None:
@@ -83,8 +108,9 @@ def test_a_great_many_line_ends_are_counted_not_kept() -> None:
 # ---------------------------------------------------------------- what is signed
 def test_nbr02_nbr05_each_field_is_listed_once_more_than_it_is_there() -> None:
     fields = (
-        b"Received: from a\r\n\tby b; now\r\nReturn-Path: <x@y.example>\r\nX-Other: 1\r\n" + HEAD + b"to: carl@example.org\r\n"
-        b"List-Unsubscribe: <https://u.example/1>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nList-Id: <l.example>\r\n"
+        b"Received: from a\r\n\tby b\r\nReturn-Path: <x@y.example>\r\nX-Other: 1\r\n" + HEAD + b"to: carl@example.org\r\n"
+        b"List-Unsubscribe: <https://u.example/1>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"
+        b"List-Id: <l.example>\r\n"
     )
     message = signed(fields + b"\r\nbody\r\n")
     found = tags(message.partition(b"\r\nDKIM-Signature")[0])
@@ -98,7 +124,7 @@ def test_nbr02_nbr05_each_field_is_listed_once_more_than_it_is_there() -> None:
     assert by_dkimpy(message, published(*KEYS)) == [True, True]
 
 
-@pytest.mark.parametrize("more", [b"From: eve@example.net\r\n", b"Subject: x\r\n", b"Cc: e@x.example\r\n", b"List-Id: <x>\r\n"])
+@pytest.mark.parametrize("more", [b"From: e@x.example\r\n", b"Subject: x\r\n", b"Cc: e@x.example\r\n", b"List-Id: <x>\r\n"])
 def test_nbr02_a_field_that_is_added_later_breaks_the_signature(more: bytes) -> None:
     message = signed(HEAD + b"\r\nbody\r\n")
     assert by_dkimpy(message, published(*KEYS)) == [True, True]
@@ -129,9 +155,9 @@ def test_a_signature_is_the_same_each_time() -> None:
 
 def test_a_header_section_without_end_is_not_kept() -> None:
     reading = Reading()
+    reading.feed(b"x" * (dkim.HEAD_LIMIT - 1))
     with pytest.raises(HeaderError):
-        for _ in range(20):
-            reading.feed(b"x" * 128 * 1024)
+        reading.feed(b"xx")
 
 
 # ---------------------------------------------------------------- anything
@@ -149,5 +175,6 @@ _FIELDS = st.lists(st.tuples(_NAME, _VALUE), min_size=1, max_size=12)
 @settings(max_examples=300, deadline=None)
 @given(_FIELDS, _BODY, st.integers(1, 64))
 def test_dkimpy_verifies_whatever_is_signed(fields: list[tuple[bytes, bytes]], body: bytes, step: int) -> None:
-    head = b"From: a@example.com\r\n" + b"".join(name + b":" + value + b"\r\n" for name, value in fields)  # dkimpy wants a From
+    """It wants a From."""
+    head = b"From: a@example.com\r\n" + b"".join(name + b":" + value + b"\r\n" for name, value in fields)
     assert by_dkimpy(signed(head + b"\r\n" + body, step), published(*KEYS)) == [True, True]
