@@ -1,10 +1,12 @@
 """Field cases of area K, from the submission to two independent verifiers."""
 
+import signal
+
 import pytest
 
 from tests.e2e.world import World
 from tests.support.daemon import until
-from tests.support.mx import Message, ScriptedMx
+from tests.support.mx import Hold, Message, ScriptedMx
 from tests.support.smtp_client import stuffed
 from tests.support.verifiers import by_dkimpy, by_mail_dkim, key, pem, published
 
@@ -65,7 +67,8 @@ async def test_b41_odd_header_fields_are_verified_by_both(world: World) -> None:
     that a blank may stand before the colon (RFC 6376 section 3.4.2)."""
     head = (
         b"From: \tShop\r\n\t <app@shop.test> \r\nBcc: secret@good.test\r\nsubject:  a \t b\r\n   c\r\n \td \r\n"
-        b"To:ann@good.test\r\nLatest-Delivery-Time: 10m\r\nCc:\r\nList-Unsubscribe: <https://shop.test/u?x=1>,\r\n <mailto:u@shop.test>\r\n"
+        b"To:ann@good.test\r\nLatest-Delivery-Time: 10m\r\nCc:\r\n"
+        b"List-Unsubscribe: <https://shop.test/u?x=1>,\r\n <mailto:u@shop.test>\r\n"
         b"List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nX-Empty:\r\nReferences: <1@a.test>\r\n  <2@a.test>\r\n"
     )
     mx = await world.mx("good.test")
@@ -96,6 +99,22 @@ async def test_a_bounce_is_signed_as_our_own(world: World) -> None:
     bounce: Message = (await until(world.bounces))[0]
     assert b"From: " in bounce.content and b"d=out.test;" in bounce.content
     assert by_dkimpy(bounce.content, PUBLISHED) == [True]
+
+
+async def test_b57_after_a_crash_before_the_reply_the_same_bytes_go_out(world: World) -> None:
+    """Though a key was added meanwhile."""
+    tables, hold = world.daemon.config["dkim"], Hold("250 2.0.0 ok")
+    world.configure("", dkim=tables[:1])
+    mx = await world.mx("good.test", script={"FINAL": [hold]})
+    await world.daemon.start()
+    queue_id = await world.daemon.submit("ann@good.test")
+    await hold.reached.wait()
+    world.configure("", dkim=tables)
+    await world.daemon.restart(signal.SIGKILL)
+    await until(lambda: world.daemon.has(queue_id, "sent"))
+    first, second = mx.messages
+    assert first.raw == second.raw
+    assert by_dkimpy(second.content, PUBLISHED) == [True]
 
 
 async def test_it_is_in_the_timeline(world: World) -> None:
