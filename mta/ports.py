@@ -136,8 +136,7 @@ class Signer(Protocol):
     def name(self) -> str: ...
     @property
     def algorithm(self) -> str: ...
-    @property
-    def sign(self) -> Callable[[bytes], bytes]:
+    def sign(self, data: bytes, /) -> bytes:
         """The same signature for the same octets. What it raises is its library's."""
         ...
 

@@ -30,7 +30,7 @@ def keygen(domain: str, selector: str | None, key_type: KeyType, out: Path | Non
     path = (out or Path(f"{domain}.{selector}.pem")).absolute()
     pem = new_key(key_type)
     _write(path, pem)
-    click.echo(f"The key is in {safe_text(str(path))}, for its owner to read alone: make the daemon's user its owner.\n")
+    click.echo(f"The key is in {safe_text(str(path))}, for its owner to read alone: make that the daemon's user.\n")
     click.echo(f"Publish this record (a line of a zone file):\n\n{read_key(f'{domain}/{selector}', pem).zone_line}\n")
     click.echo("Then add this to the configuration; a daemon that runs learns of it by SIGHUP:\n")
     click.echo(f'[[dkim]]\ndomain = "{domain}"\nselector = "{selector}"\nkey = {json.dumps(str(path))}')

@@ -23,8 +23,8 @@ SIGNED = (
     *("list-id", "list-help", "list-unsubscribe", "list-unsubscribe-post", "list-subscribe", "list-post"),
     *("list-owner", "list-archive"),
 )
-HEAD_LIMIT = header.LIMIT + 2**16
-"""Octets within which the header section must end, with what submission has added to it."""
+HEAD_LIMIT, FIELD_LIMIT = header.LIMIT + 2**16, header.FIELD_LIMIT + 10
+"""Octets within which the header section must end, and its fields: with what submission has added to it."""
 WIDTH = 76
 """Characters of a line of the field (RFC 5322 section 2.1.1)."""
 
@@ -111,7 +111,7 @@ class Reading:
         return Digest(names, fields, b64encode(self._body.digest()).decode("ascii"))
 
     def _split(self, *, complete: bool) -> Section:
-        section = self._section = header.split_section(self._head, complete=complete)
+        section = self._section = header.split_section(self._head, complete=complete, limit=FIELD_LIMIT)
         self.author = author_domain(section)
         self._body.feed(self._head[section.length :].removeprefix(b"\r\n"))
         self._head = b""

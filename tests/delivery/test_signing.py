@@ -1,7 +1,6 @@
 """What is signed when it is delivered, with which keys, and what becomes of it where that fails."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +23,7 @@ class Broken:
     name: str = "example.com/2026"
     algorithm: str = "rsa-sha256"
 
-    @property
-    def sign(self) -> Callable[[bytes], bytes]:
-        return self._sign
-
-    def _sign(self, data: bytes) -> bytes:
+    def sign(self, data: bytes, /) -> bytes:
         raise MemoryError("secret exponent 65537")
 
 
