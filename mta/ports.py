@@ -129,6 +129,18 @@ class Resolver(Protocol):
         ...
 
 
+class Signer(Protocol):
+    """A key for DKIM. `name` is "domain/selector", `algorithm` as in `a=`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def algorithm(self) -> str: ...
+    def sign(self, data: bytes, /) -> bytes:
+        """The same signature for the same octets. What it raises is its library's."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What this machine's routing table says of some addresses: `own` are its own (whoever listens at 0.0.0.0 or ::

@@ -31,6 +31,7 @@ LAYERS = {
     "spool.base": ("model doorbell", ""),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
     "alerts": ("model ports", "asyncio os signal ssl"),
+    "dkim": ("", "cryptography"),
     "dns": ("model ports", "asyncio dns socket"),
     "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
     "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
@@ -40,12 +41,12 @@ LAYERS = {
     "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
     "app.runtime": ("alerts app config dns listener passwords smtp spool " + COMMON, "asyncio random secrets socket time"),
-    "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
+    "app": ("alerts config control delivery dkim dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
             "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
     # model: text made safe; policy: what a header section is
-    "cli": ("app config control demo model passwords sendmail", "asyncio click importlib os rich signal sys"),
+    "cli": ("app config control demo dkim model passwords sendmail", "asyncio click importlib os rich signal sys"),
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
 """Of `datetime` and `date`: without an argument that was given, they read the clock."""

@@ -1,8 +1,7 @@
 """The listener's certificate, from its files to what sessions begin TLS with.
 
 Rules: what can't be used is a `ConfigError` that names the file; what will disappoint clients is a warning: it is tried
-out in memory, as a client would. TLS 1.2 at least (RFC 8314 section 4.1). `credential:NAME` is a file in
-$CREDENTIALS_DIRECTORY (systemd.exec(5), LoadCredential=).
+out in memory, as a client would. TLS 1.2 at least (RFC 8314 section 4.1).
 """
 
 import os
@@ -13,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mta.config.fields import CREDENTIAL
+from mta.app.credentials import is_credential, secret_path
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 
@@ -37,7 +36,7 @@ def read_certificate(config: Config, environ: Mapping[str, str]) -> Certificate:
     given = config.submission.tls
     if given.certificate is None or given.key is None:
         return Certificate()
-    certificate, key = (_path(name, environ) for name in (given.certificate, given.key))
+    certificate, key = (secret_path(name, environ, _TABLE) for name in (given.certificate, given.key))
     text = _text(certificate, "certificate")
     if not _CERTIFICATE.search(text):
         raise ConfigError(str(certificate), [Problem(f"{_TABLE}.certificate", "has no certificate: expected a PEM file")])
@@ -49,21 +48,10 @@ def read_certificate(config: Config, environ: Mapping[str, str]) -> Certificate:
 def certificate_warnings(config: Config, environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """For whoever checks a configuration: credentials are there for the service alone. Raises `ConfigError`."""
     given = config.submission.tls
-    hidden = [it for it in (given.certificate, given.key) if it and it.startswith(f"{CREDENTIAL}:")]
+    hidden = [it for it in (given.certificate, given.key) if it and is_credential(it)]
     if hidden and not environ.get("CREDENTIALS_DIRECTORY"):
         return (Problem(_TABLE, f"{' and '.join(hidden)} can only be looked at by the service, not here"),)
     return read_certificate(config, environ).warnings
-
-
-def _path(given: str, environ: Mapping[str, str]) -> Path:
-    kind, _, name = given.partition(":")
-    if kind != CREDENTIAL:
-        return Path(given)
-    folder = environ.get("CREDENTIALS_DIRECTORY")
-    if not folder:
-        advice = f"there are no credentials here: expected to be run by systemd with LoadCredential={name}:FILE"
-        raise ConfigError(given, [Problem(_TABLE, advice)])
-    return Path(folder) / name
 
 
 def _text(path: Path, key: str) -> str:

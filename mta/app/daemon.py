@@ -13,6 +13,7 @@ from mta import __version__
 from mta.app import settings
 from mta.app.certificate import Certificate
 from mta.app.runtime import Runtime
+from mta.app.signing import SigningKeys
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
@@ -28,6 +29,7 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.signing import Keyring, Signing
 from mta.delivery.worker import Delivery
 from mta.listener.server import Listener, place
 from mta.listener.settings import ListenerSettings
@@ -67,6 +69,8 @@ class Daemon:
     alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
     certificate: Certificate = field(default_factory=Certificate)
+    signing_keys: SigningKeys = field(default_factory=SigningKeys)
+    signing: Signing = field(default_factory=Signing)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -97,6 +101,7 @@ class Daemon:
     async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
         sockets = list(sockets)
         self._read_certificate(sockets)
+        self._take_keys(self.runtime.signing_keys(self.config))
         _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
@@ -116,7 +121,8 @@ class Daemon:
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        for problem in (*warnings(self.config), *self.certificate.warnings, *self.users.warnings):
+        found = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
+        for problem in (*warnings(self.config), *found):
             self.observe(Trouble("warning", str(problem)))
 
     def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
@@ -142,7 +148,7 @@ class Daemon:
         )
         hosts = HostMemory()
         opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
-        means = Means(self.spool, Letters(self.spool), self.pool, opener, self.router, hosts)
+        means = Means(self.spool, Letters(self.spool, self.signing), self.pool, opener, self.router, hosts)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
@@ -200,6 +206,7 @@ class Daemon:
         kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
         self.config = config.model_copy(update=kept)
         self._renew_certificate()
+        self._renew_keys()
         self.users = users
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
@@ -221,6 +228,21 @@ class Daemon:
             self.observe(Trouble("warning", str(problem)))
         if found.context is not None:
             self.certificate = found
+
+    def _renew_keys(self) -> None:
+        """One that is no good leaves all as they were: mail must not go out unsigned."""
+        try:
+            found = self.runtime.signing_keys(self.config)
+        except ConfigError as error:
+            self.observe(Trouble("error", "the DKIM keys are as they were: a new one is wrong", "; ".join(error.lines())))
+            return
+        for problem in found.warnings:
+            self.observe(Trouble("warning", str(problem)))
+        self._take_keys(found)
+
+    def _take_keys(self, found: SigningKeys) -> None:
+        self.signing_keys = found
+        self.signing.keyring = Keyring(found.keys)
 
     def _listener_settings(self) -> ListenerSettings:
         return settings.listener(self.config, self.certificate.context, self.users)

@@ -13,6 +13,7 @@ from mta.alerts.program import run_program
 from mta.alerts.webhook import post
 from mta.app.certificate import Certificate, system_certificate
 from mta.app.settings import doubts, hostname
+from mta.app.signing import SigningKeys, system_keys
 from mta.config.model import Config
 from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
@@ -56,6 +57,7 @@ class Runtime:
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
     certificate: Callable[[Config], Certificate] = system_certificate
     passwords: Passwords | None = None
+    signing_keys: Callable[[Config], SigningKeys] = system_keys
 
 
 async def listen(

@@ -102,6 +102,33 @@ def list_users(ctx: click.Context, as_json: bool) -> int:
     return _entry("mta.cli.user", "list_users")(config_path(ctx), as_json)
 
 
+@cli.group(cls=Commands)
+@config_option
+def dkim() -> None:
+    """Makes keys that sign mail, and shows the DNS records of those there are."""
+
+
+@dkim.command("keygen")
+@click.argument("domain")
+@click.option("--selector", metavar="S", help="Its name in DNS; else mta-rsa or mta-ed25519.")
+@click.option("--type", "key_type", type=click.Choice(["rsa", "ed25519"]), default="rsa", show_default=True,
+              help="Every receiver verifies rsa; ed25519 is to be used besides.")  # fmt: skip
+@click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Where the key goes; else DOMAIN.S.pem here.")
+@config_option
+def dkim_keygen(domain: str, selector: str | None, key_type: str, out: Path | None) -> int:
+    """Makes a key; prints the DNS record and the table of the configuration that belong to it."""
+    return _entry("mta.cli.dkim", "keygen")(domain, selector, key_type, out)
+
+
+@dkim.command("show")
+@config_option
+@json_option
+@click.pass_context
+def dkim_show(ctx: click.Context, as_json: bool) -> int:
+    """Prints the DNS records that the configured keys need."""
+    return _entry("mta.cli.dkim", "show")(config_path(ctx), as_json)
+
+
 for command in daemon_commands():
     cli.add_command(command)
 

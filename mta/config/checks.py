@@ -1,10 +1,11 @@
 """What the keys of a configuration say together: contradictions that refuse it, and what deserves a warning."""
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from mta.config.fields import IpNetwork
-from mta.config.model import Alerts, Config, Submission
+from mta.config.model import Alerts, Config, Dkim, Submission
 from mta.config.problems import Problem
 from mta.model.address import parse_address
 from mta.model.door import Door, Scheme
@@ -38,6 +39,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
     yield from _socket_clash(config)
     yield from _incomplete_tls(config.submission)
     yield from _untrusted_proxies(config.submission)
+    yield from _repeated_keys(config.dkim)
     spool = config.spool
     if "content_retention" in spool.model_fields_set and spool.content_retention > spool.retention:
         limit = duration_in_words(spool.retention)
@@ -195,6 +197,13 @@ def _incomplete_tls(submission: Submission) -> Iterator[Problem]:
     for door in submission.listen:
         if door.scheme is Scheme.TLS:
             yield Problem("submission.listen", f'"{door}" needs certificate and key in [submission.tls]')
+
+
+def _repeated_keys(tables: Iterable[Dkim]) -> Iterator[Problem]:
+    """A record in DNS publishes one key."""
+    counts = Counter((table.domain, table.selector) for table in tables)
+    for domain, selector in (name for name, count in counts.items() if count > 1):
+        yield Problem("dkim", f'the selector "{selector}" of {domain} is given twice: expected one for each key')
 
 
 # ---------------------------------------------------------------- local mail

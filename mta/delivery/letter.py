@@ -3,8 +3,9 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from mta.delivery.signing import Signing
 from mta.model.outcome import Verdict
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
@@ -25,9 +26,19 @@ class Letters:
     """Makes them."""
 
     spool: Spool
+    signing: Signing = field(default_factory=Signing)
 
     async def write(
         self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
     ) -> Letter | Verdict:
         """For a server that offers `extensions`; or why it can't have this content."""
-        return Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        return await self._signed(
+            claim, Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        )
+
+    async def _signed(self, claim: Claim, letter: Letter) -> Letter | Verdict:
+        """Over the octets that would be sent without."""
+        signed = await self.signing.sign(claim, letter.size, letter.chunks)
+        if isinstance(signed, Verdict):
+            return signed
+        return Letter(letter.size + len(signed.head), letter.eight_bit, signed.chunks, signed.keys)

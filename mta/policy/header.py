@@ -71,14 +71,14 @@ def read_section(start: bytes, *, complete: bool, utf8: bool = False) -> Section
     return section
 
 
-def split_section(start: bytes, *, complete: bool) -> Section:
+def split_section(start: bytes, *, complete: bool, limit: int = FIELD_LIMIT) -> Section:
     """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets; the lines end
-    with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `FIELD_LIMIT` fields."""
+    with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `limit` fields."""
     fields: list[Field] = []
     position = 0
     while match := _FIELD.match(start, position):
-        if len(fields) == FIELD_LIMIT:
-            raise HeaderError(f"The header section has more than {FIELD_LIMIT} fields")
+        if len(fields) == limit:
+            raise HeaderError(f"The header section has more than {limit} fields")
         fields.append(Field(match.group(1).decode("ascii").lower(), match.group(), match.group(2)))
         position = match.end()
     if not complete and start.find(b"\r\n", position) < 0:

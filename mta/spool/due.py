@@ -199,9 +199,10 @@ def _claimed(row: tuple[object, ...]) -> ClaimedRecipient:
 
 
 def _together(found: int, recipients: Iterator[ClaimedRecipient], limit: int) -> tuple[ClaimedRecipient, ...]:
-    """Those that may go with the one found: all without a doubt, or all whose last doubt was at the same host."""
+    """Those that may go with the one found: all without a doubt, or all whose last doubt was at the same host, of content
+    that was signed by the same keys."""
     free = list(recipients)
     first = next(one for one in free if one.id == found)
-    group = (bool(first.doubts), first.remote_host)
-    alike = [one for one in free if one is not first and (bool(one.doubts), one.remote_host) == group]
+    group = (bool(first.doubts), first.remote_host, first.signed)
+    alike = [one for one in free if one is not first and (bool(one.doubts), one.remote_host, one.signed) == group]
     return tuple(sorted([first, *alike[: max(limit, 1) - 1]], key=lambda one: one.id))

@@ -11,6 +11,7 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.signing import Signing
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
 from mta.model.address import parse_address
@@ -174,6 +175,7 @@ async def house(
     clock: Clock | None = None,
     policy: RetryPolicy = POLICY,
     doubt_delay: float | None = 600.0,
+    signing: Signing | None = None,
     wrap: Callable[[SqliteSpool], SqliteSpool] = lambda spool: spool,
 ):
     clock = clock or Hands()
@@ -187,7 +189,7 @@ async def house(
     router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
     opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
-    means = Means(spool, Letters(spool), pool, opener, router, hosts)
+    means = Means(spool, Letters(spool, signing or Signing()), pool, opener, router, hosts)
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
         yield House(spool, delivery, pool, hosts, names, clock, facts)

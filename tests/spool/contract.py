@@ -259,6 +259,18 @@ class Claiming:
         assert [one.remote_address for one in groups[0].recipients] == ["192.0.2.1"]
         assert [(one.status, one.doubts) for one in groups[0].recipients] == [(Status.IN_DOUBT, 1)]
 
+    async def test_doubts_whose_content_was_signed_differently_go_apart(self, spool: Spool) -> None:
+        await put(spool, message(1, [f"u{n}@example.org" for n in range(3)]))
+        claim = await claimed(spool)
+        ids = [one.id for one in claim.recipients]
+        await spool.mark_in_doubt(claim, ids[::2], "mx1", "192.0.2.1", NOW, "example.org/1")
+        await spool.mark_in_doubt(claim, ids[1:2], "mx1", "192.0.2.1", NOW, "example.org/2")
+        doubts = [result(claim, Event.DOUBTED, LATER, next_at=NOW, place=n) for n in range(3)]
+        await spool.settle(Settlement(claim, tuple(doubts)), NOW)
+        first, second = [await claimed(spool) for _ in range(2)]
+        assert [one.signed for one in first.recipients] == ["example.org/1"] * 2
+        assert [one.signed for one in second.recipients] == ["example.org/2"]
+
 
 class Overdue:
     async def test_what_rests_is_found_when_its_time_is_over(self, spool: Spool) -> None:

@@ -1,0 +1,1 @@
+"""DKIM keys, by `cryptography`."""
