@@ -266,6 +266,10 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
+        if not self._permit.renew():
+            changed = Reply(421, "4.7.0", f"{self._settings.hostname} What you may do here has changed, connect again")
+            return Answer(wire(changed), Next.CLOSE, refused=(changed, f"MAIL {shown(argument)}"))
+        self._settings = self._permit.settings
         if not self.may_submit:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()

@@ -365,6 +365,18 @@ async def test_a_client_too_many_hears_421_and_may_come_again(start: Start) -> N
         client.writer.close()
 
 
+async def test_ses25_what_comes_as_the_session_ends_is_not_taken() -> None:
+    """SES-24: 421 stands for a message that was not taken, also where its last chunk is there when 421 is said."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"EHLO c\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nBDAT 3\r\n\r\nx")
+    await wire.settle()
+    wire.transport.feed(b"BDAT 0 LAST\r\n")
+    wire.session.dismiss("4.4.2", "Timeout, closing connection")
+    await wire.settle()
+    assert wire.codes[-1] == b"421 4.4.2" and wire.spool.accepted == []
+
+
 async def test_b53_no_name_is_looked_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> str:
         raise AssertionError("a name was looked up")
