@@ -1,8 +1,13 @@
 """Sockets that systemd has opened (sd_listen_fds(3))."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from mta.app.systemd import Notifier, inherited_sockets
 
 _PROGRAM = """
 import os, socket, sys
@@ -39,3 +44,15 @@ def test_a_descriptor_that_is_no_socket_is_named() -> None:
     surroundings = {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=surroundings)
     assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in done.stderr
+
+
+@pytest.mark.parametrize("promised", ["three", "-1", "", "1.0"])
+def test_a_promise_that_is_no_number_is_named(promised: str) -> None:
+    with pytest.raises(OSError, match=f'LISTEN_FDS is "{promised}", which is no number of sockets'):
+        inherited_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": promised})
+    assert inherited_sockets({"LISTEN_PID": "1", "LISTEN_FDS": promised}) == [], "it is not for us"
+
+
+@pytest.mark.parametrize(("period", "seconds"), [("30000000", 30), ("soon", 0), ("", 0)])
+def test_a_watchdog_without_a_time_is_none(period: str, seconds: int) -> None:
+    assert Notifier({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": period}).watchdog == seconds
