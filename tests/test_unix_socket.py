@@ -44,7 +44,7 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_t_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
-    with pytest.raises(SocketTaken, match="a socket .*/run/mta/s: (File exists|Not a directory)"):
+    with pytest.raises(SocketTaken, match=r"a socket .*/run/mta/s: (File exists|Not a directory)"):
         made(tmp_path / "run" / "mta" / "s")
 
 

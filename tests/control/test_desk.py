@@ -279,7 +279,7 @@ async def test_an_international_destination_is_known_by_either_of_its_names(
     assert (await do(desk, "release", "--domain", known))["held"] is False
 
 
-async def test_a_retry_of_an_address_that_is_utf8_wakes_its_destination(desk: Desk, mail: Mailroom, present: Present) -> None:
+async def test_a_retry_of_a_utf8_address_wakes_its_destination(desk: Desk, mail: Mailroom, present: Present) -> None:
     address, known = "jürgen@bücher.example", "xn--bcher-kva.example"
     await do(desk, "retry", await mail.accept(address, destination=known))
     assert present.woken == [known]
