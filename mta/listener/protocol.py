@@ -44,7 +44,7 @@ STRANGER_LIFE = 300.0
 FIRST_DELAY = 1.0
 """Seconds for which a client waits that has failed to authenticate; the next time it is twice as long."""
 REPLIES_LIMIT = 16 * 1024
-"""Octets of replies that wait for each other; then other sessions get their turn."""
+"""Octets of replies that wait for each other, or that are said without a pause; then other sessions get their turn."""
 
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 _GO_ON_IN_TLS = b"220 2.0.0 Ready to start TLS\r\n"
@@ -83,6 +83,7 @@ class SubmissionSession(SMTP):
         self._timeout_handle: asyncio.TimerHandle | None = None
         self._began_at = self._progress_at = loop.time()
         self._replies = bytearray()
+        self._said = 0
         self._origin = origin
         self._receives_content = self._commits = self._drains = self._ends = self._is_in_handshake = False
         self._verifies = False
@@ -263,7 +264,9 @@ class SubmissionSession(SMTP):
     async def _flush(self) -> None:
         if not self._replies or self._ends:
             return
-        if len(self._replies) > REPLIES_LIMIT:
+        self._said += len(self._replies)
+        if self._said > REPLIES_LIMIT:
+            self._said = 0
             await asyncio.sleep(0)
         if self.transport is None:  # uvloop's would raise RuntimeError, which is what bugs of ours do
             raise ConnectionResetError("the client has gone")

@@ -10,7 +10,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mta.listener.protocol import BARRED_TIMEOUT, LINGER, SubmissionSession
+from mta.listener.protocol import BARRED_TIMEOUT, LINGER, REPLIES_LIMIT, SubmissionSession
 from mta.listener.server import Listener
 from mta.model.events import Refused
 from mta.spool.base import Spool
@@ -363,6 +363,22 @@ async def test_a_client_too_many_hears_421_and_may_come_again(start: Start) -> N
     assert fourth.greeting.startswith("220")
     for client in (first, second, third, fourth):
         client.writer.close()
+
+
+@pytest.mark.parametrize("command", [b"NOOP\r\n", b"EHLO c\r\n", b"MAIL x\r\n"])
+async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command: bytes) -> None:
+    wire = Wire()
+    await wire.settle()
+    count = 60_000 // len(command)
+    wire.transport.feed(b"EHLO c\r\n" + command * count)
+    said, steps = 0, []
+    while wire.session._inbox.has_line():
+        await asyncio.sleep(0)
+        steps.append(len(wire.transport.written) - said)
+        said = len(wire.transport.written)
+    assert max(steps) < 2 * REPLIES_LIMIT
+    await wire.settle()
+    assert len(wire.codes) == count + 1, "and each is answered"
 
 
 async def test_ses25_what_comes_as_the_session_ends_is_not_taken() -> None:
