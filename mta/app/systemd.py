@@ -40,7 +40,7 @@ class Notifier:
 
 def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.socket]]:
     """The listening sockets systemd opened for us, in order, and how one speaks there; empty without socket activation.
-    Raises OSError: one is no socket, or nobody knows how many they are."""
+    Raises OSError: one is no stream socket, or nobody knows how many they are."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     promised = environ.get("LISTEN_FDS", "0")
@@ -57,10 +57,13 @@ def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.s
 
 def _socket(descriptor: int) -> socket.socket:
     try:
-        return socket.socket(fileno=descriptor)
+        sock = socket.socket(fileno=descriptor)
     except OSError as error:
         what = f"LISTEN_FDS promises a socket as file descriptor {descriptor}, and there is none"
         raise OSError(error.errno, f"{what} ({error.strerror})") from None
+    if sock.type != socket.SOCK_STREAM:
+        raise OSError(errno.EINVAL, f"the socket that is file descriptor {descriptor} is no stream: expected ListenStream=")
+    return sock
 
 
 def _scheme(sock: socket.socket, name: str) -> Scheme:

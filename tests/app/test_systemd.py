@@ -39,11 +39,21 @@ def test_those_of_another_process_are_not_ours() -> None:
     assert _schemes({}, {"PID": "1"}) == ""
 
 
-def test_a_descriptor_that_is_no_socket_is_named() -> None:
-    program = _PROGRAM.replace("NAMES", "{}").replace("os.dup2(number + 97, number)", "os.close(number)")
+def _refusal(program: str) -> str:
     surroundings = {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=surroundings)
-    assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in done.stderr
+    return done.stderr
+
+
+def test_a_descriptor_that_is_no_socket_is_named() -> None:
+    program = _PROGRAM.replace("NAMES", "{}").replace("os.dup2(number + 97, number)", "os.close(number)")
+    assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in _refusal(program)
+
+
+def test_a_socket_that_is_no_stream_is_named() -> None:
+    program = _PROGRAM.replace("NAMES", "{}").replace("(socket.AF_UNIX)", "(type=socket.SOCK_DGRAM)")
+    told = "OSError: [Errno 22] the socket that is file descriptor 5 is no stream: expected ListenStream="
+    assert told in _refusal(program)
 
 
 @pytest.mark.parametrize("promised", ["three", "-1", "", "1.0"])

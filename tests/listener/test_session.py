@@ -381,6 +381,17 @@ async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command
     assert len(wire.codes) == count + 1, "and each is answered"
 
 
+async def test_what_the_log_says_of_a_command_is_bounded() -> None:
+    """However long the line, and whatever octets are made readable."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"EHLO c\r\nMAIL FROM:<" + b"\x80" * 4000 + b">\r\nMAIL FROM:<" + b"a" * 300 + b"@b.test>\r\n")
+    await wire.settle()
+    first, second = (fact.reason for fact in wire.facts if isinstance(fact, Refused))
+    assert len(first) <= 405 and first.startswith("MAIL FROM:<\\x80")
+    assert second == f"MAIL FROM:<{'a' * 300}@b.test>", "a path that is too long is shown whole"
+
+
 async def test_ses25_what_comes_as_the_session_ends_is_not_taken() -> None:
     """SES-24: 421 stands for a message that was not taken, also where its last chunk is there when 421 is said."""
     wire = Wire()
