@@ -303,11 +303,39 @@ async def test_lin01_lin12_lin13_lin24_odd_commands(start: Start, line: bytes, r
 async def test_ses28_junk_without_end_ends_the_session_with_a_word(start: Start) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
-        await client.send(b"GET / HTTP/1.1\r\n" * 20)
+        await client.send(b"GETMAIL\r\n" * 20)
         said = await client.replies(20)
         assert said[:19] == ["500 5.5.2 Command not recognized"] * 19
         assert said[19].startswith("421 4.7.0 mail.out.test ")
         assert await client.at_end()
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: 127.0.0.1:2525\r\n\r\n", [b"500 5.5.2", b"421 4.7.0"]),
+        (b"post /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: 127.0.0.1:2525\r\n\r\n", [b"500 5.5.2", b"421 4.7.0"]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n", [b"421 4.7.0"]),
+        (b"\x16\x03\x01\x02\x00" + b"\0" * 5000 + b"\r\n", [b"421 4.7.0"]),
+    ],
+    ids=["HTTP", "HTTP with a long path", "TLS", "TLS with a long hello"],
+)
+async def test_ses28_what_another_protocol_carries_is_no_mail(line: bytes, codes: list[bytes]) -> None:
+    """A web page in a browser on this machine, or who chooses what a TLS client says."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(line + WHOLE)
+    await wire.settle()
+    assert wire.codes == codes and wire.transport.closed.is_set()
+    assert wire.spool.accepted == []
+
+
+async def test_ses23_one_request_of_http_is_an_unknown_command() -> None:
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"GET / HTTP/1.1\r\n" + WHOLE)
+    await wire.settle()
+    assert wire.codes[0] == b"500 5.5.2" and len(wire.spool.accepted) == 1
 
 
 # ---------------------------------------------------------------- who may come in
