@@ -1,7 +1,7 @@
 """Unix sockets as files: made whole, replaced only when nobody listens, taken away at the end.
 
 Rules: a socket has its mode from the moment it can be connected to, whatever the umask; one that a dead daemon left is
-replaced, one that somebody listens at never.
+replaced, one that somebody listens at never. Folders that are missing are made, those that are there stay as they are.
 """
 
 import os
@@ -46,9 +46,7 @@ def listening(path: Path, what: str, mode: int, backlog: int) -> UnixSocket:
 def _made(path: Path, what: str, mode: int, backlog: int) -> socket.socket:
     """It is made under another name and moved there when all is right with it, so that nobody meets it half made, and no
     umask of the whole process is touched."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-        path.parent.chmod(FOLDER_MODE)  # the group that a socket is for has to get there, whatever the umask
+    _make_folder(path.parent)
     _check_free(path, what)
     draft = path.with_name(f".{os.getpid()}")
     draft.unlink(missing_ok=True)
@@ -64,6 +62,15 @@ def _made(path: Path, what: str, mode: int, backlog: int) -> socket.socket:
         draft.unlink(missing_ok=True)
         raise
     return sock
+
+
+def _make_folder(folder: Path) -> None:
+    """With those above it; the group that a socket is for has to get there, whatever the umask."""
+    if folder.exists():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir()
+    folder.chmod(FOLDER_MODE)
 
 
 def _check_free(path: Path, what: str) -> None:

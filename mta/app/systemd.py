@@ -2,13 +2,16 @@
 every call is a no-op.
 """
 
+import errno
 import os
+import re
 import socket
 from collections.abc import Mapping
 
 from mta.model.door import Scheme
 
 _FIRST_FD = 3
+_NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _TLS = "tls"
 """The name (FileDescriptorName=) of a socket at which TLS comes first."""
 
@@ -19,7 +22,8 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
         mine = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-        self.watchdog = int(environ.get("WATCHDOG_USEC", "0")) / 1e6 if mine and self._address else 0.0
+        period = environ.get("WATCHDOG_USEC", "")
+        self.watchdog = int(period) / 1e6 if _NUMBER.match(period) and mine and self._address else 0.0
         """Seconds within which a sign of life is due; 0: none."""
 
     def notify(self, *states: str) -> None:
@@ -36,10 +40,13 @@ class Notifier:
 
 def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.socket]]:
     """The listening sockets systemd opened for us, in order, and how one speaks there; empty without socket activation.
-    Raises OSError: one is no socket."""
+    Raises OSError: one is no stream socket, or nobody knows how many they are."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return []
-    count = int(environ.get("LISTEN_FDS", "0"))
+    promised = environ.get("LISTEN_FDS", "0")
+    if not _NUMBER.match(promised):
+        raise OSError(errno.EINVAL, f'LISTEN_FDS is "{promised}", which is no number of sockets')
+    count = int(promised)
     sockets = [_socket(fd) for fd in range(_FIRST_FD, _FIRST_FD + count)]
     for sock in sockets:
         sock.setblocking(False)
@@ -50,10 +57,13 @@ def inherited_sockets(environ: Mapping[str, str]) -> list[tuple[Scheme, socket.s
 
 def _socket(descriptor: int) -> socket.socket:
     try:
-        return socket.socket(fileno=descriptor)
+        sock = socket.socket(fileno=descriptor)
     except OSError as error:
         what = f"LISTEN_FDS promises a socket as file descriptor {descriptor}, and there is none"
         raise OSError(error.errno, f"{what} ({error.strerror})") from None
+    if sock.type != socket.SOCK_STREAM:
+        raise OSError(errno.EINVAL, f"the socket that is file descriptor {descriptor} is no stream: expected ListenStream=")
+    return sock
 
 
 def _scheme(sock: socket.socket, name: str) -> Scheme:

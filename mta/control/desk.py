@@ -16,6 +16,7 @@ from mta.control.errors import CommandError, Exit
 from mta.control.health import HealthRules
 from mta.control.state import DaemonState
 from mta.control.views import Json, changes_document, message_document, status_document
+from mta.model.address import parse_address
 from mta.model.events import Ordered
 from mta.model.lifecycle import Event, Status
 from mta.ports import Clock, Observer
@@ -152,7 +153,7 @@ class Desk:
     def _wake(self, selection: Selection, changes: Sequence[Changed]) -> None:
         """What is due, now or before, does not wait for its destination's rest to end."""
         if selection.queue_ids:
-            wanted = {it.address.rpartition("@")[2].lower() for it in changes if it.after is Status.PENDING}
+            wanted = {parse_address(it.address, utf8=True).destination for it in changes if it.after is Status.PENDING}
         else:
             wanted = {selection.destination} if selection.destination else set(self.state.destinations())
         for destination in wanted:

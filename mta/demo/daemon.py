@@ -144,6 +144,7 @@ async def running(folder: Path, internet: Internet, patience: float) -> AsyncIte
             sys.executable, "-P", "-c", _SERVE, "serve", "--config", config,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
             limit=LINE_LIMIT,
+            start_new_session=True,  # Ctrl-C ends the demo, which ends the daemon, and not the daemon first
         )  # fmt: skip
         daemon = Daemon(process, folder, port, patience)
         listening = asyncio.create_task(daemon.listen())

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mta.listener import auth
 from mta.listener.chunking import BAD_CHUNK, Chunk, announced, announces_chunk
 from mta.listener.gate import Permit
+from mta.listener.junk import JUNK_LIMIT, weight
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
@@ -24,9 +25,6 @@ from mta.policy.acceptance import forward_path, mail
 from mta.policy.clients import AUTH_REQUIRED, welcome
 from mta.policy.commands import is_utf8_request, shown
 from mta.policy.requests import announced_hold
-
-JUNK_LIMIT = 20
-"""Unrecognized commands after which a session is ended (RFC 5321 section 7.8)."""
 
 _NAME_SHOWN = 64
 """Characters of a name that failed."""
@@ -122,14 +120,15 @@ class Conversation:
         """The answer to a command line without its CRLF; None is one that was too long, and began with `cut`."""
         if self._exchange is not None:
             return self._step(self._exchange.hear(line))
-        if announces_chunk(cut if line is None else line):  # whatever is wrong with it, its octets are no commands
+        begin = cut if line is None else line
+        if announces_chunk(begin):  # whatever is wrong with it, its octets are no commands
             return self._bdat(line)
         if line is None:
-            return self._count_junk(auth.TOO_LONG if cut.upper() == b"AUTH " else _TOO_LONG)
+            return self._count_junk(auth.TOO_LONG if cut.upper() == b"AUTH " else _TOO_LONG, begin)
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None or "\0" in rest:
-            return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED)
+            return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED, begin)
         argument = rest.strip(" \t")
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
@@ -150,8 +149,8 @@ class Conversation:
         self.transaction.discard()
         self.transaction = Transaction()
 
-    def _count_junk(self, reply: Reply) -> Answer:
-        self._junk += 1
+    def _count_junk(self, reply: Reply, line: bytes = b"") -> Answer:
+        self._junk += weight(line)
         if self._junk < JUNK_LIMIT:
             return Answer(wire(reply), Next.FLUSH)
         return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too many unrecognized commands")), Next.CLOSE)
@@ -266,6 +265,10 @@ class Conversation:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
+        if not self._permit.renew():
+            changed = Reply(421, "4.7.0", f"{self._settings.hostname} What you may do here has changed, connect again")
+            return Answer(wire(changed), Next.CLOSE, refused=(changed, f"MAIL {shown(argument)}"))
+        self._settings = self._permit.settings
         if not self.may_submit:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()

@@ -3,13 +3,14 @@
 Rules: a name that is not known costs as much time as the costliest wrong password. Failures are counted by the client's
 address (an IPv6 client's by its /64), over all its sessions: one that has used up its share is not listened to for a
 while. A guess is charged before it is judged, and one of an address is judged at a time, so that neither the share nor
-what others wait depends on how many come at once. What can't be decided for a reason of our own is transient. RFC 4954
-sections 4, 6 and 9; RFC 6409 sections 3.2 and 4.3.
+what others wait depends on how many come at once. What can't be decided for a reason of our own is transient. Networks,
+users and rules are those of now, also for sessions that were open before they changed. RFC 4954 sections 4, 6 and 9; RFC
+6409 sections 3.2 and 4.3.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
@@ -35,25 +36,31 @@ _LOCKED_OUT = "Too many failed authentications from your address, try again late
 
 
 class Gate:
-    """Shared by all sessions. `now` is the wall clock, seconds since the epoch; `passwords` None: nobody can
-    authenticate. `trouble` is told what went wrong with ourselves."""
+    """Shared by all sessions. `settings` are those of now, and may be replaced. `now` is the wall clock, seconds since the
+    epoch; `passwords` None: nobody can authenticate. `trouble` is told what went wrong with ourselves."""
 
     def __init__(
-        self, passwords: Passwords | None, now: Callable[[], float], trouble: Callable[[Exception], object]
+        self,
+        settings: ListenerSettings,
+        passwords: Passwords | None,
+        now: Callable[[], float],
+        trouble: Callable[[Exception], object],
     ) -> None:
+        self.settings = settings
         self._passwords, self._now, self._trouble = passwords, now, trouble
         self._failures = Buckets(ADDRESSES)
-        self._turns = WeakValueDictionary[str, asyncio.Lock]()
+        self._turns = WeakValueDictionary[Hashable, asyncio.Lock]()
         self._measured: Mapping[str, str] = {}
         self._yardstick = ""
         self._spent = Buckets(RULES)
 
-    def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, trusted: bool) -> "Permit":
-        return Permit(settings, peer, self._spent, trusted=trusted)
+    def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, is_local: bool) -> "Permit":
+        """For a session that begins with `settings`."""
+        return Permit(settings, peer, lambda: self.settings, self._spent, is_local=is_local)
 
-    async def judge(self, credentials: Credentials, settings: ListenerSettings, peer: IpAddress | None) -> Reply:
+    async def judge(self, credentials: Credentials, peer: IpAddress | None) -> Reply:
         """235, 535, 454, or the 421 that ends the session of a client that has failed too often. Never raises."""
-        key = _origin(peer)
+        key = source(peer)
         turn = self._turns.setdefault(key, asyncio.Lock())  # lives as long as somebody holds it or waits for it
         try:
             async with asyncio.timeout(TURN_WAIT):
@@ -61,23 +68,23 @@ class Gate:
         except TimeoutError:
             return UNAVAILABLE
         try:
-            return await self._charged_verdict(key, credentials, settings)
+            return await self._charged_verdict(key, credentials)
         finally:
             turn.release()
 
-    async def _charged_verdict(self, key: str, credentials: Credentials, settings: ListenerSettings) -> Reply:
+    async def _charged_verdict(self, key: Hashable, credentials: Credentials) -> Reply:
         if not self._failures.take(key, FAILURES, self._now()):
-            return Reply(421, "4.7.0", f"{settings.hostname} {_LOCKED_OUT}")
-        reply = await self._verdict(credentials, settings)
+            return Reply(421, "4.7.0", f"{self.settings.hostname} {_LOCKED_OUT}")
+        reply = await self._verdict(credentials, self.settings.users)
         if reply is not REFUSED:
             self._failures.give_back(key, FAILURES, self._now())
         return reply
 
-    async def _verdict(self, credentials: Credentials, settings: ListenerSettings) -> Reply:
-        if self._passwords is None or not settings.users:
+    async def _verdict(self, credentials: Credentials, users: Mapping[str, str]) -> Reply:
+        if self._passwords is None or not users:
             return UNAVAILABLE
-        known = settings.users.get(credentials.user)
-        hashed = known or self._costliest(settings.users)
+        known = users.get(credentials.user)
+        hashed = known or self._costliest(users)
         try:
             fits = await self._passwords.fits(credentials.password, hashed)
         except Exception as error:
@@ -85,7 +92,8 @@ class Gate:
             return UNAVAILABLE
         if fits is None:
             return UNAVAILABLE
-        return AUTHENTICATED if fits and known and credentials.identity in ("", credentials.user) else REFUSED
+        still = known is not None and self.settings.users.get(credentials.user) == known
+        return AUTHENTICATED if fits and still and credentials.identity in ("", credentials.user) else REFUSED
 
     def _costliest(self, users: Mapping[str, str]) -> str:
         """Found once for each users file that was read."""
@@ -94,25 +102,48 @@ class Gate:
         return self._yardstick
 
 
-def _origin(peer: IpAddress | None) -> str:
-    if isinstance(peer, ipaddress.IPv6Address):
-        return str(ipaddress.IPv6Network((int(peer) >> 64 << 64, 64)))
-    return str(peer)
+def source(peer: IpAddress | None) -> Hashable:
+    """Equal for what is one client's to use: an IPv4 address, an IPv6 /64."""
+    return int(peer) >> 64 if isinstance(peer, ipaddress.IPv6Address) else peer
 
 
 class Permit:
-    """One session's. `trusted`: its client may submit without having authenticated. `settings` are those for this client;
-    `highest` is the highest priority that it may use."""
+    """One session's. `trusted`: its client may submit without having authenticated, as one `is_local` always may.
+    `settings` are those for this client, and `highest` is the highest priority that it may use: as the session began, but
+    for what `current` says of who may submit what."""
 
-    def __init__(self, settings: ListenerSettings, peer: IpAddress | None, spent: Buckets, *, trusted: bool) -> None:
-        self._common, self._peer, self._spent = settings, peer, spent
-        self.trusted = trusted
-        self.become("")
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        peer: IpAddress | None,
+        current: Callable[[], ListenerSettings],
+        spent: Buckets,
+        *,
+        is_local: bool,
+    ) -> None:
+        self._common, self._peer, self._current, self._spent = settings, peer, current, spent
+        self._is_local = is_local
+        self._user, self._hash = "", ""
+        self._go_by(settings)
 
     def become(self, user: str) -> None:
-        """It has authenticated; "": it has not, or not any more."""
-        common = self._common
-        self._rule = rule = rule_for(common.clients, user, self._peer)
+        """It has authenticated."""
+        now = self._current()
+        self._user, self._hash = user, now.users.get(user, "")
+        self._go_by(now)
+
+    def renew(self) -> bool:
+        """Goes by what is current. False: this client would not be let in any more as it was."""
+        now, was_trusted = self._current(), self.trusted
+        if now is self._as_of:
+            return True
+        self._go_by(now)
+        return now.users.get(self._user) == self._hash if self._user else self.trusted or not was_trusted
+
+    def _go_by(self, now: ListenerSettings) -> None:
+        self._as_of, common = now, self._common
+        self.trusted = self._is_local or now.admits(self._peer)
+        self._rule = rule = rule_for(now.clients, self._user, self._peer)
         self.highest = rule.highest_priority
         self.settings = common
         if rule is not ANYTHING:

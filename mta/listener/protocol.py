@@ -29,6 +29,7 @@ from mta.listener.origin import Origin, origin
 from mta.listener.replies import wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.tls import reason, secure
+from mta.model.address import IpAddress
 from mta.model.reply import Reply
 from mta.spool.base import ContentBuffer
 
@@ -38,10 +39,12 @@ BARRED_TIMEOUT = 30.0
 """Seconds without progress for a client that may not submit."""
 STRANGER_TIMEOUT = 60.0
 """The same for a client that may submit once it has authenticated."""
+STRANGER_LIFE = 300.0
+"""Seconds in all for a client that may not submit, or not yet, however busy it is."""
 FIRST_DELAY = 1.0
 """Seconds for which a client waits that has failed to authenticate; the next time it is twice as long."""
 REPLIES_LIMIT = 16 * 1024
-"""Octets of replies that wait for each other; then other sessions get their turn."""
+"""Octets of replies that wait for each other, or that are said without a pause; then other sessions get their turn."""
 
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 _GO_ON_IN_TLS = b"220 2.0.0 Ready to start TLS\r\n"
@@ -78,8 +81,9 @@ class SubmissionSession(SMTP):
         self._opened, self._ended = opened, ended
         self._timeout_duration = settings.timeout
         self._timeout_handle: asyncio.TimerHandle | None = None
-        self._progress_at = loop.time()
+        self._began_at = self._progress_at = loop.time()
         self._replies = bytearray()
+        self._said = 0
         self._origin = origin
         self._receives_content = self._commits = self._drains = self._ends = self._is_in_handshake = False
         self._verifies = False
@@ -91,9 +95,7 @@ class SubmissionSession(SMTP):
         self._origin = self._origin or origin(transport)
         self._peer, self._local = self._origin.peer, self._origin.local
         greeting = self._opened(self, Client(self._peer, "", extended=False, local=self._local))
-        permit = self._gate.permit(
-            self._settings, self._peer, trusted=bool(self._local) or self._settings.admits(self._peer)
-        )
+        permit = self._gate.permit(self._settings, self._peer, is_local=bool(self._local))
         self._conversation = Conversation(
             permit,
             self._intake.now,
@@ -133,11 +135,19 @@ class SubmissionSession(SMTP):
         self._progress_at = self.loop.time()
 
     def _timeout_cb(self) -> None:
-        left = self._progress_at + self._timeout_duration - self.loop.time()
+        end = self._progress_at + self._timeout_duration
+        if not self.may_submit:
+            end = min(end, self._began_at + STRANGER_LIFE)
+        left = end - self.loop.time()
         if left <= 0 and not self._commits and not self._verifies:
             self.dismiss(*_IDLE)
         elif not self._ends:
             self._timeout_handle = self.loop.call_later(max(left, 0) or self._timeout_duration, self._timeout_cb)
+
+    @property
+    def peer(self) -> IpAddress | None:
+        """The client's address; None: it is not known."""
+        return self._peer
 
     @property
     def may_submit(self) -> bool:
@@ -199,6 +209,8 @@ class SubmissionSession(SMTP):
     async def _converse(self) -> None:
         while not self._ends:
             line = await self._inbox.line(answers_auth=self._conversation.answers_auth)
+            if self._ends:  # told meanwhile: what comes now is not taken
+                return
             self._reset_timeout()
             answer = self._answer(line)
             if answer.then is Next.VERIFY:
@@ -227,16 +239,18 @@ class SubmissionSession(SMTP):
             return Answer(wire(self._intake.trouble(error)), Next.FLUSH)
 
     async def _verified(self) -> Answer:
-        """The answer to credentials. A wrong guess makes the client wait, and nobody else."""
+        """The answer to credentials. A wrong guess makes the client wait, and nobody else, for a time in which nobody sees
+        how long the judgement took: hashes differ in that, and so would tell which names are known."""
         conversation, credentials = self._conversation, self._conversation.credentials
+        begun = self.loop.time()
         self._verifies = True
         try:
-            verdict = UNAVAILABLE if credentials is None else await self._gate.judge(credentials, self._settings, self._peer)
+            verdict = UNAVAILABLE if credentials is None else await self._gate.judge(credentials, self._peer)
             answer = conversation.judged(verdict)
             if conversation.user:
                 self._timeout_duration = self._settings.timeout
             if answer.refused is not None and verdict is not UNAVAILABLE:
-                await self._pause(FIRST_DELAY * 2 ** (conversation.failures - 1))
+                await self._pause(begun + FIRST_DELAY * 2 ** (conversation.failures - 1) - self.loop.time())
         finally:
             self._verifies = False
             self._reset_timeout()
@@ -250,7 +264,9 @@ class SubmissionSession(SMTP):
     async def _flush(self) -> None:
         if not self._replies or self._ends:
             return
-        if len(self._replies) > REPLIES_LIMIT:
+        self._said += len(self._replies)
+        if self._said > REPLIES_LIMIT:
+            self._said = 0
             await asyncio.sleep(0)
         if self.transport is None:  # uvloop's would raise RuntimeError, which is what bugs of ours do
             raise ConnectionResetError("the client has gone")

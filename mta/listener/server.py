@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Protocol
 
 from mta.listener.entrance import Entrance
-from mta.listener.gate import Gate
+from mta.listener.gate import Gate, source
 from mta.listener.intake import Client, Intake
 from mta.listener.origin import Origin
 from mta.listener.protocol import SubmissionSession
 from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
+from mta.model.address import IpAddress
 from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
 from mta.ports import Clock, Entropy, Observer, Passwords
@@ -31,6 +32,8 @@ from mta.unix_socket import UnixSocket, listening
 BACKLOG = 512
 STRANGERS_SHARE = 2
 """One in so many sessions may be with clients that have yet to authenticate."""
+CLIENTS_SHARE = 2
+"""One in so many of those may be with the same client."""
 GRACE = 2.0
 """Seconds for last replies and running commits when a stop's deadline has passed."""
 
@@ -69,8 +72,8 @@ class SessionFactory(Protocol):
 
 
 class Listener:
-    """`settings` may be replaced: sessions to come go by the new ones. A certificate may not be taken away from a TLS
-    door."""
+    """`settings` may be replaced: sessions to come go by the new ones, and in those that are open who may submit does. A
+    certificate may not be taken away from a TLS door."""
 
     def __init__(
         self,
@@ -82,10 +85,9 @@ class Listener:
         listen: Listen,
         passwords: Passwords | None = None,
     ) -> None:
-        self.settings = settings
         self._spool = spool
         self._intake = Intake(spool, clock, entropy, observer)
-        self._gate = Gate(passwords, clock.now, self._intake.trouble)
+        self._gate = Gate(settings, passwords, clock.now, self._intake.trouble)
         self._listen = listen
         self._servers: list[tuple[Door, ListeningServer]] = []
         self._files: list[UnixSocket] = []
@@ -93,6 +95,14 @@ class Listener:
         self._entering: dict[Entrance, None] = {}
         """Each in the order in which they came."""
         self._stops = False
+
+    @property
+    def settings(self) -> ListenerSettings:
+        return self._gate.settings
+
+    @settings.setter
+    def settings(self, new: ListenerSettings) -> None:
+        self._gate.settings = new
 
     async def start(
         self, doors: Iterable[Door], sockets: Iterable[tuple[Scheme, socket.socket]] = (), *, socket_mode: int = 0o660
@@ -183,10 +193,10 @@ class Listener:
         return SubmissionSession(self.settings, self._intake, self._gate, self._admit, self._gone, loop, origin)
 
     def _entered(self, entrance: Entrance) -> bool:
+        is_full = self._stops or self.sessions >= self.settings.max_connections
+        may_wait = not is_full and (self.settings.admits(entrance.peer) or self._takes_stranger(entrance.peer))
         self._entering[entrance] = None
-        if self._stops or self.sessions > self.settings.max_connections:
-            return False
-        return self.settings.admits(entrance.peer) or self._strangers <= self._room_for_strangers
+        return may_wait
 
     def _left(self, entrance: Entrance, origin: Origin, why: str) -> None:
         self._entering.pop(entrance, None)
@@ -211,19 +221,20 @@ class Listener:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
         if client.local or self.settings.admits(client.peer):
             return None
-        if self._strangers >= self._room_for_strangers:
+        if not self._takes_stranger(client.peer):
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
         return None if self.settings.users else _BARRED
 
-    @property
-    def _strangers(self) -> int:
-        """Clients that may not submit, or not yet: they may not take all the places from those who may."""
-        entering = sum(not self.settings.admits(it.peer) for it in self._entering)
-        return entering + sum(not session.may_submit for session in self._sessions)
-
-    @property
-    def _room_for_strangers(self) -> int:
-        return max(self.settings.max_connections // STRANGERS_SHARE, 1)
+    def _takes_stranger(self, peer: IpAddress | None) -> bool:
+        """Whether there is room for one more that may not submit, or not yet: they may not take all the places from those
+        who may, nor one of them all of theirs from the others. Behind a proxy that has not named them are many."""
+        strangers = [it.peer for it in self._entering if not self.settings.admits(it.peer)]
+        strangers += [session.peer for session in self._sessions if not session.may_submit]
+        room = max(self.settings.max_connections // STRANGERS_SHARE, 1)
+        if len(strangers) >= room or peer is None or self.settings.trusts_as_proxy(peer):
+            return len(strangers) < room
+        own = source(peer)
+        return sum(source(it) == own for it in strangers) < max(room // CLIENTS_SHARE, 1)
 
 
 def place(door: Door, name: object) -> Door:

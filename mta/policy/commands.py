@@ -18,6 +18,8 @@ _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
 
 _ORCPT = re.compile(r"(?<![^ \t])ORCPT=utf-8;[^ \t]+", re.IGNORECASE)
 _BEYOND = re.compile(r"[^\x00-\x9f]")
+_SHOWN = 400
+"""Characters of an argument in the log."""
 
 BAD_PARAMETER = Reply(501, "5.5.4", "Bad parameter")
 BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9, once")
@@ -61,8 +63,8 @@ def is_utf8_request(argument: str) -> bool:
 
 
 def shown(argument: str) -> str:
-    """An argument (octets, each as one character) as a person reads it in the log."""
-    return safe_text(argument.encode("latin-1"))
+    """An argument (octets, each as one character) as a person reads it in the log: enough of it for any path."""
+    return safe_text(argument.encode("latin-1"), _SHOWN)
 
 
 def decoded(path: str) -> str:

@@ -1,8 +1,13 @@
 """Sockets that systemd has opened (sd_listen_fds(3))."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from mta.app.systemd import Notifier, inherited_sockets
 
 _PROGRAM = """
 import os, socket, sys
@@ -34,8 +39,30 @@ def test_those_of_another_process_are_not_ours() -> None:
     assert _schemes({}, {"PID": "1"}) == ""
 
 
-def test_a_descriptor_that_is_no_socket_is_named() -> None:
-    program = _PROGRAM.replace("NAMES", "{}").replace("os.dup2(number + 97, number)", "os.close(number)")
+def _refusal(program: str) -> str:
     surroundings = {"PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=surroundings)
-    assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in done.stderr
+    return done.stderr
+
+
+def test_a_descriptor_that_is_no_socket_is_named() -> None:
+    program = _PROGRAM.replace("NAMES", "{}").replace("os.dup2(number + 97, number)", "os.close(number)")
+    assert "LISTEN_FDS promises a socket as file descriptor 3, and there is none (Bad file descriptor)" in _refusal(program)
+
+
+def test_a_socket_that_is_no_stream_is_named() -> None:
+    program = _PROGRAM.replace("NAMES", "{}").replace("(socket.AF_UNIX)", "(type=socket.SOCK_DGRAM)")
+    told = "OSError: [Errno 22] the socket that is file descriptor 5 is no stream: expected ListenStream="
+    assert told in _refusal(program)
+
+
+@pytest.mark.parametrize("promised", ["three", "-1", "", "1.0"])
+def test_a_promise_that_is_no_number_is_named(promised: str) -> None:
+    with pytest.raises(OSError, match=f'LISTEN_FDS is "{promised}", which is no number of sockets'):
+        inherited_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": promised})
+    assert inherited_sockets({"LISTEN_PID": "1", "LISTEN_FDS": promised}) == [], "it is not for us"
+
+
+@pytest.mark.parametrize(("period", "seconds"), [("30000000", 30), ("soon", 0), ("", 0)])
+def test_a_watchdog_without_a_time_is_none(period: str, seconds: int) -> None:
+    assert Notifier({"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": period}).watchdog == seconds

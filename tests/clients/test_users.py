@@ -51,6 +51,19 @@ async def test_smtplib(house: House, door: str) -> None:
     await arrived(house)
 
 
+async def test_a_user_who_is_removed_loses_the_session_that_is_open(house: House) -> None:
+    """`mta user remove` and SIGHUP: 421 at the next MAIL; the last one gone, nobody need come any more."""
+    server = await to_thread(lambda: smtplib.SMTP_SSL(*house.doors["tls"], context=unverified()))
+    await to_thread(server.login, USER, PASSWORD)
+    assert (await to_thread(server.mail, "app@shop.test"))[0] == 250
+    await to_thread(server.rset)
+    assert (await house.world.daemon.cli("user", "remove", USER)).code == 0
+    await house.world.daemon.reload()
+    assert (await to_thread(server.mail, "app@shop.test"))[0] == 421
+    with pytest.raises(smtplib.SMTPConnectError, match="554"):
+        await to_thread(lambda: smtplib.SMTP_SSL(*house.doors["tls"], context=unverified()))
+
+
 @pytest.mark.nodemailer
 async def test_nodemailer(house: House) -> None:
     host, port = house.doors["plain"]

@@ -69,14 +69,15 @@ class Mailroom:
         message_id: str = "",
         at: float = NOW,
         kind: Kind = Kind.MAIL,
+        destination: str = "",
         **more: Any,
     ) -> str:
-        """The queue id."""
+        """The queue id. `destination`: that of all addresses, "" what stands in them."""
         self._count += 1
         queue_id = f"{self._count:016d}"
         content = self.spool.buffer()
         content.write(b"Subject: x\r\n\r\nhi\r\n")
-        recipients = tuple(NewRecipient(a, a.partition("@")[2]) for a in addresses or ("ann@example.org",))
+        recipients = tuple(NewRecipient(a, destination or a.partition("@")[2]) for a in addresses or ("ann@example.org",))
         message = NewMessage(
             queue_id, message_id or f"<{self._count}@example.com>", sender, recipients, subject, 19, False, mail_class,
             kind, at, at + 86400, None, **more,

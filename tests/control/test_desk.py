@@ -265,6 +265,26 @@ async def test_a_retry_does_not_wait_for_the_destination_s_rest(desk: Desk, mail
     assert present.woken[2:] == ["example.net"]
 
 
+async def test_an_international_destination_is_known_by_either_of_its_names(
+    desk: Desk, mail: Mailroom, present: Present
+) -> None:
+    known = "xn--bcher-kva.example"
+    await mail.accept(f"ann@{known}")
+    queue_id = await mail.accept(f"bob@{known}")
+    assert (await do(desk, "queue", "--domain", "bücher.example"))["total"] == 2
+    await do(desk, "retry", "--domain", "Bücher.example")
+    await do(desk, "retry", queue_id)
+    assert present.woken == [known] * 2
+    assert await do(desk, "hold", "--domain", "bücher.example") == {"domain": known, "held": True}
+    assert (await do(desk, "release", "--domain", known))["held"] is False
+
+
+async def test_a_retry_of_a_utf8_address_wakes_its_destination(desk: Desk, mail: Mailroom, present: Present) -> None:
+    address, known = "jürgen@bücher.example", "xn--bcher-kva.example"
+    await do(desk, "retry", await mail.accept(address, destination=known))
+    assert present.woken == [known]
+
+
 async def test_what_is_being_sent_is_said_to_be_so(desk: Desk, mail: Mailroom) -> None:
     queue_id = await mail.accept()
     await mail.spool.claim("example.org", 1, NOW)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mta.listener import auth
 from mta.listener.auth import Credentials
 from mta.listener.gate import FAILURES, TURN_WAIT, Gate
-from mta.listener.protocol import STRANGER_TIMEOUT
 from mta.listener.server import Listener
 from mta.model.events import Accepted, Refused, Trouble
 from mta.model.reply import Reply
@@ -234,36 +233,6 @@ async def test_ses29_without_users_who_is_not_allowed_is_greeted_with_554(start:
         assert client.greeting.startswith("554 5.7.1 ")
 
 
-async def test_strangers_leave_room_for_those_who_may_submit(start: Start) -> None:
-    """At most half of the sessions are with clients that have yet to log in."""
-    running = await start(users=USERS, passwords=PlainPasswords(), allow=(), max_connections=4)
-    first, second = [await inside_tls(running) for _ in range(2)]
-    async with await SmtpClient.connect(running.endpoint) as third:
-        assert third.greeting.startswith("421 4.3.2 ") and await third.at_end()
-    assert (await first.command(plain(GOOD))).startswith("235")
-    async with await inside_tls(running) as fourth:
-        assert fourth.greeting.startswith("220")
-        running.listener.settings = submission.settings(users=USERS, max_connections=4)
-        async with await SmtpClient.connect(running.endpoint) as trusted:
-            assert trusted.greeting.startswith("220")
-    for client in (first, second):
-        client.writer.close()
-
-
-def test_ses25_a_stranger_is_waited_for_a_minute_and_a_user_for_the_whole_timeout() -> None:
-    async def run() -> None:
-        site = Site(timeout=300.0)
-        loop, begun = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-        stranger, user = site.client(), site.client("192.0.2.2")
-        assert (await user.ask(plain(GOOD)))[0].startswith("235")
-        await until(stranger.transport.closed.is_set)
-        assert b"421 4.4.2" in stranger.transport.written and loop.time() - begun == pytest.approx(STRANGER_TIMEOUT, abs=1)
-        await until(user.transport.closed.is_set)
-        assert loop.time() - begun == pytest.approx(300, abs=2)
-
-    run_virtual(run())
-
-
 # ---------------------------------------------------------------- what guessing costs
 class Site:
     """A listener whose clients come over transports in memory, in virtual time."""
@@ -313,6 +282,25 @@ def test_ses28_each_guess_takes_longer_and_the_third_ends_the_session() -> None:
         assert client.transport.closed.is_set()
         assert [fact.reason for fact in site.facts] == ["AUTH as shop", "AUTH as nobody", "AUTH as shop"]
         assert {fact.client for fact in site.facts} == {"192.0.2.1"}
+
+    run_virtual(run())
+
+
+def test_b56_which_names_are_known_is_not_to_be_told_by_the_time_it_takes() -> None:
+    """A known name's hash may be cheaper than the one that stands in for an unknown name."""
+
+    async def run() -> None:
+        site = Site(users={"cheap": "<x>", "dear": "$argon2id$v=19$m=8192,t=2,p=1$c2FsdHNhbHQ$aGFzaA"})
+
+        async def verify() -> None:
+            await asyncio.sleep(0.05 if site.passwords.asked[-1][1] == "<x>" else 0.4)
+
+        site.passwords.before = verify
+        for name in ("cheap", "nobody", "dear"):
+            client = site.client()
+            for seconds in (1.0, 2.0, 4.0):
+                _, took = await client.ask(plain(f"\0{name}\0y"))
+                assert took == pytest.approx(seconds, abs=0.02)
 
     run_virtual(run())
 
@@ -432,16 +420,16 @@ def test_an_address_that_asks_much_holds_up_itself_alone_and_not_for_long() -> N
 async def test_a_verdict_that_nobody_waits_for_any_more_was_counted() -> None:
     passwords, settings, forever = PlainPasswords(), submission.settings(users=USERS), asyncio.Event()
     passwords.before = forever.wait
-    gate = Gate(passwords, FixedClock().now, print)
+    gate = Gate(settings, passwords, FixedClock().now, print)
     for _ in range(FAILURES.burst):
         passwords.arrived.clear()
-        guess = asyncio.create_task(gate.judge(Credentials("shop", "x"), settings, None))
+        guess = asyncio.create_task(gate.judge(Credentials("shop", "x"), None))
         await passwords.arrived.wait()
         guess.cancel()
         with pytest.raises(asyncio.CancelledError):
             await guess
     passwords.before = None
-    assert (await gate.judge(Credentials("shop", "tr0ub4dor"), settings, None)).code == 421
+    assert (await gate.judge(Credentials("shop", "tr0ub4dor"), None)).code == 421
 
 
 def test_b56_a_wrong_name_is_measured_against_the_hash_that_costs_most() -> None:

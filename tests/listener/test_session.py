@@ -10,7 +10,7 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mta.listener.protocol import BARRED_TIMEOUT, LINGER, SubmissionSession
+from mta.listener.protocol import BARRED_TIMEOUT, LINGER, REPLIES_LIMIT, SubmissionSession
 from mta.listener.server import Listener
 from mta.model.events import Refused
 from mta.spool.base import Spool
@@ -303,11 +303,39 @@ async def test_lin01_lin12_lin13_lin24_odd_commands(start: Start, line: bytes, r
 async def test_ses28_junk_without_end_ends_the_session_with_a_word(start: Start) -> None:
     running = await start()
     async with await SmtpClient.connect(running.endpoint) as client:
-        await client.send(b"GET / HTTP/1.1\r\n" * 20)
+        await client.send(b"GETMAIL\r\n" * 20)
         said = await client.replies(20)
         assert said[:19] == ["500 5.5.2 Command not recognized"] * 19
         assert said[19].startswith("421 4.7.0 mail.out.test ")
         assert await client.at_end()
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        (b"POST / HTTP/1.1\r\nHost: 127.0.0.1:2525\r\n\r\n", [b"500 5.5.2", b"421 4.7.0"]),
+        (b"post /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: 127.0.0.1:2525\r\n\r\n", [b"500 5.5.2", b"421 4.7.0"]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n", [b"421 4.7.0"]),
+        (b"\x16\x03\x01\x02\x00" + b"\0" * 5000 + b"\r\n", [b"421 4.7.0"]),
+    ],
+    ids=["HTTP", "HTTP with a long path", "TLS", "TLS with a long hello"],
+)
+async def test_ses28_what_another_protocol_carries_is_no_mail(line: bytes, codes: list[bytes]) -> None:
+    """A web page in a browser on this machine, or who chooses what a TLS client says."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(line + WHOLE)
+    await wire.settle()
+    assert wire.codes == codes and wire.transport.closed.is_set()
+    assert wire.spool.accepted == []
+
+
+async def test_ses23_one_request_of_http_is_an_unknown_command() -> None:
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"GET / HTTP/1.1\r\n" + WHOLE)
+    await wire.settle()
+    assert wire.codes[0] == b"500 5.5.2" and len(wire.spool.accepted) == 1
 
 
 # ---------------------------------------------------------------- who may come in
@@ -363,6 +391,45 @@ async def test_a_client_too_many_hears_421_and_may_come_again(start: Start) -> N
     assert fourth.greeting.startswith("220")
     for client in (first, second, third, fourth):
         client.writer.close()
+
+
+@pytest.mark.parametrize("command", [b"NOOP\r\n", b"EHLO c\r\n", b"MAIL x\r\n"])
+async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command: bytes) -> None:
+    wire = Wire()
+    await wire.settle()
+    count = 60_000 // len(command)
+    wire.transport.feed(b"EHLO c\r\n" + command * count)
+    said, steps = 0, []
+    while wire.session._inbox.has_line():
+        await asyncio.sleep(0)
+        steps.append(len(wire.transport.written) - said)
+        said = len(wire.transport.written)
+    assert max(steps) < 2 * REPLIES_LIMIT
+    await wire.settle()
+    assert len(wire.codes) == count + 1, "and each is answered"
+
+
+async def test_what_the_log_says_of_a_command_is_bounded() -> None:
+    """However long the line, and whatever octets are made readable."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"EHLO c\r\nMAIL FROM:<" + b"\x80" * 4000 + b">\r\nMAIL FROM:<" + b"a" * 300 + b"@b.test>\r\n")
+    await wire.settle()
+    first, second = (fact.reason for fact in wire.facts if isinstance(fact, Refused))
+    assert len(first) <= 405 and first.startswith("MAIL FROM:<\\x80")
+    assert second == f"MAIL FROM:<{'a' * 300}@b.test>", "a path that is too long is shown whole"
+
+
+async def test_ses25_what_comes_as_the_session_ends_is_not_taken() -> None:
+    """SES-24: 421 stands for a message that was not taken, also where its last chunk is there when 421 is said."""
+    wire = Wire()
+    await wire.settle()
+    wire.transport.feed(b"EHLO c\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nBDAT 3\r\n\r\nx")
+    await wire.settle()
+    wire.transport.feed(b"BDAT 0 LAST\r\n")
+    wire.session.dismiss("4.4.2", "Timeout, closing connection")
+    await wire.settle()
+    assert wire.codes[-1] == b"421 4.4.2" and wire.spool.accepted == []
 
 
 async def test_b53_no_name_is_looked_up(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
