@@ -5,7 +5,11 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mta.delivery.conversion import seven_bit
 from mta.model.outcome import Verdict
+from mta.policy.outline import Unencodable
+from mta.policy.transaction import seven_bit_alone
+from mta.policy.utf8 import Need, need
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
 
@@ -30,4 +34,20 @@ class Letters:
         self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
     ) -> Letter | Verdict:
         """For a server that offers `extensions`; or why it can't have this content."""
-        return Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        letter = Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        if letter.eight_bit and "8BITMIME" not in extensions and _is_taken(claim, recipients, extensions):
+            return await _converted(letter)
+        return letter
+
+
+def _is_taken(claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]) -> bool:
+    """As far as SMTPUTF8 goes; else nothing will be sent here."""
+    return "SMTPUTF8" in extensions or need(claim.reverse_path, recipients, message=claim.utf8) is Need.NOTHING
+
+
+async def _converted(letter: Letter) -> Letter | Verdict:
+    try:
+        converted = await seven_bit(letter.chunks)
+    except Unencodable as why:
+        return seven_bit_alone(str(why))
+    return Letter(converted.size, False, converted.chunks)

@@ -45,7 +45,7 @@ def mail_parameters(
     if utf8 is not Need.NOTHING and "SMTPUTF8" not in extensions:
         return _refusal(utf8.status, f"{utf8.value}, and the server does not offer SMTPUTF8", Scope.SESSION)
     if eight_bit and "8BITMIME" not in extensions:
-        return _refusal("5.6.3", "the message has 8-bit content, the server takes 7-bit alone")
+        return seven_bit_alone()
     if unkept := _unkept(extensions, deliver_by, now):
         return _refusal("5.4.7", unkept, Scope.SESSION)
     promised = deliver_by is not None and deliver_by.mode is not ByMode.HANDOVER and "DELIVERBY" in extensions
@@ -56,6 +56,12 @@ def mail_parameters(
         *((_by(deliver_by, now),) if deliver_by is not None and promised else ()),
         *((f"MT-PRIORITY={priority}",) if "MT-PRIORITY" in extensions else ()),
     )
+
+
+def seven_bit_alone(obstacle: str = "") -> Verdict:
+    """A server without 8BITMIME and 8-bit content, which can't be made 7-bit because of `obstacle`."""
+    text = "the message has 8-bit content, the server takes 7-bit alone"
+    return _refusal("5.6.3", f"{text}, and it has what can't be converted: {obstacle}" if obstacle else text)
 
 
 def dsn_parameters(extensions: Mapping[str, str], ret: str, envid: str) -> tuple[str, ...]:
