@@ -231,8 +231,10 @@ class Session(Protocol):
         *,
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
+        chunked: bool = False,
     ) -> EnvelopeReplies:
-        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT.
+        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT, and not
+        at all if `chunked`.
         `parameters` are those of MAIL, `rcpt_parameters` those of each RCPT (none at all, or one sequence
         for each forward path)."""
         ...
@@ -240,6 +242,14 @@ class Session(Protocol):
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
         """Sends the content (dot-stuffed here), awaits `gate` when all of it was written, then sends the final dot if the
         session is still sound. Phase BODY: no octet of the dot was sent. Phase FINAL: it was."""
+        ...
+
+    async def chunks(
+        self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
+    ) -> Observation:
+        """Sends the content by BDAT, after a `chunked` envelope with an accepted RCPT: all chunks but the last, then, if
+        they were accepted, awaits `gate` and sends the last one. Phase BDAT: no octet of the last one, or of its command,
+        was sent. Phase FINAL: it was."""
         ...
 
     async def no_content(self) -> None:
