@@ -277,7 +277,7 @@ class Connector(Protocol):
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds, each for one stage (RFC 5321 section 4.5.3.2). `command` is for EHLO, STARTTLS, the handshake, MAIL, RCPT
-    and RSET; `data` for each write of the content to be taken by the peer."""
+    and RSET; `data` for each write of the content to be taken by the peer, and for the reply to a chunk of it."""
 
     connect: float = 30
     greeting: float = 300

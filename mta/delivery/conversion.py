@@ -25,9 +25,8 @@ class SevenBit:
     codings: Codings
     size: int
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        async for chunk in _rewritten(self.content, self.codings):
-            yield chunk
+    def chunks(self) -> AsyncIterator[bytes]:
+        return _rewritten(self.content, self.codings)
 
 
 async def seven_bit(content: Content) -> SevenBit:

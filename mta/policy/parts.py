@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from email.message import Message
 from enum import Enum, auto
 
-from mta.policy import header
 from mta.policy.outline import Unencodable
 
 DEPTH_LIMIT = 20
 """Multiparts and messages, one in the other."""
 PART_LIMIT = 500
 """With the message itself, and those that hold others. Both are far more than programs write."""
+HEAD_LIMIT = 256 * 1024
+"""Octets of a header section: some milliseconds of work."""
 LONGEST_LINE = 65536
 """Octets. Far more than a submission may have; what is longer is not kept in memory to find its end."""
 CODED = frozenset({"base64", "quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue"})
@@ -122,7 +123,8 @@ class Parts:
         self.number = 0
         self.sealed = False
         self._octets = _LINE_END
-        self._at = 0
+        self._at = self._searched = 0
+        """What is held before `_at` has gone by, and before `_searched` there is neither an empty line nor a delimiter."""
         self._kind = Kind.HEAD
         self._open: list[Head] = []
         self._delimiters: dict[bytes, tuple[int, bool]] = {}
@@ -131,6 +133,7 @@ class Parts:
     def feed(self, chunk: bytes) -> Iterator[Piece]:
         """What `chunk` (with CRLF line ends) adds."""
         self._octets = self._octets[self._at :] + chunk
+        self._searched = max(self._searched - self._at, 0)
         self._at = 0
         return self._pieces(complete=False)
 
@@ -163,15 +166,16 @@ class Parts:
     # ------------------------------------------------ header sections
     def _head_end(self, *, complete: bool) -> int:
         """Where the empty line is, or a delimiter before it, or the end; -1: that is not known yet."""
-        empty = self._octets.find(_EMPTY_LINE, self._at)
+        empty = self._octets.find(_EMPTY_LINE, max(self._at, self._searched))
         end = empty if empty >= 0 else len(self._octets)
         if found := self._delimiter(end, complete=complete or empty >= 0):
-            return found.start()
-        if empty < 0 and not complete:
-            if end - self._at > header.LIMIT:
-                raise Unencodable(f"a header section of more than {header.LIMIT} octets")
-            return -1
-        return end
+            end = found.start()
+        if end - self._at > HEAD_LIMIT:
+            raise Unencodable(f"a header section of more than {HEAD_LIMIT} octets")
+        if found or empty >= 0 or complete:
+            return end
+        self._searched = self._octets.rfind(_LINE_END)
+        return -1
 
     def _part(self, end: int) -> Iterator[Piece]:
         """The header section that ends at `end`; what follows begins."""
@@ -212,7 +216,7 @@ class Parts:
 
     def _delimiter(self, before: int, *, complete: bool) -> re.Match[bytes] | None:
         """The next one whose line is known to have ended."""
-        for found in _DASHES.finditer(self._octets, self._at, before):
+        for found in _DASHES.finditer(self._octets, max(self._at, self._searched), before):
             if found[1].rstrip(b" \t") in self._delimiters:
                 return found if complete or self._octets.startswith(_LINE_END, found.end()) else None
         return None
