@@ -243,8 +243,10 @@ class Session(Protocol):
         *,
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
+        chunked: bool = False,
     ) -> EnvelopeReplies:
-        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT.
+        """MAIL, RCPT each, DATA: in one write if `pipelined`, else one at a time, DATA only after an accepted RCPT, and not
+        at all if `chunked`.
         `parameters` are those of MAIL, `rcpt_parameters` those of each RCPT (none at all, or one sequence
         for each forward path)."""
         ...
@@ -252,6 +254,14 @@ class Session(Protocol):
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
         """Sends the content (dot-stuffed here), awaits `gate` when all of it was written, then sends the final dot if the
         session is still sound. Phase BODY: no octet of the dot was sent. Phase FINAL: it was."""
+        ...
+
+    async def chunks(
+        self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
+    ) -> Observation:
+        """Sends the content by BDAT, after a `chunked` envelope with an accepted RCPT: all chunks but the last, then, if
+        they were accepted, awaits `gate` and sends the last one. Phase BDAT: no octet of the last one, or of its command,
+        was sent. Phase FINAL: it was."""
         ...
 
     async def no_content(self) -> None:
@@ -279,7 +289,7 @@ class Connector(Protocol):
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds, each for one stage (RFC 5321 section 4.5.3.2). `command` is for EHLO, STARTTLS, the handshake, MAIL, RCPT
-    and RSET; `data` for each write of the content to be taken by the peer."""
+    and RSET; `data` for each write of the content to be taken by the peer, and for the reply to a chunk of it."""
 
     connect: float = 30
     greeting: float = 300

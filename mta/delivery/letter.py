@@ -5,8 +5,12 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mta.delivery.conversion import seven_bit
 from mta.delivery.signing import Signing
 from mta.model.outcome import Verdict
+from mta.policy.outline import Unencodable
+from mta.policy.transaction import seven_bit_alone
+from mta.policy.utf8 import Need, need
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
 
@@ -32,9 +36,11 @@ class Letters:
         self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
     ) -> Letter | Verdict:
         """For a server that offers `extensions`; or why it can't have this content."""
-        return await self._signed(
-            claim, Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
-        )
+        letter = Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        if letter.eight_bit and "8BITMIME" not in extensions and _is_taken(claim, recipients, extensions):
+            converted = await _converted(letter)
+            return converted if isinstance(converted, Verdict) else await self._signed(claim, converted)
+        return await self._signed(claim, letter)
 
     async def _signed(self, claim: Claim, letter: Letter) -> Letter | Verdict:
         """Over the octets that would be sent without."""
@@ -42,3 +48,16 @@ class Letters:
         if isinstance(signed, Verdict):
             return signed
         return Letter(letter.size + len(signed.head), letter.eight_bit, signed.chunks, signed.keys)
+
+
+def _is_taken(claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]) -> bool:
+    """As far as SMTPUTF8 goes; else nothing will be sent here."""
+    return "SMTPUTF8" in extensions or need(claim.reverse_path, recipients, message=claim.utf8) is Need.NOTHING
+
+
+async def _converted(letter: Letter) -> Letter | Verdict:
+    try:
+        converted = await seven_bit(letter.chunks)
+    except Unencodable as why:
+        return seven_bit_alone(str(why))
+    return Letter(converted.size, False, converted.chunks)

@@ -1,8 +1,8 @@
-"""One mail transaction on an open session (RFC 5321 section 3.3, RFC 2920).
+"""One mail transaction on an open session (RFC 5321 section 3.3, RFC 2920, RFC 3030).
 
 Rules: every reply is classified by itself; a recipient's verdict stands whatever comes later; the content is sent only
-after a 354 with at least one accepted recipient; the gate (`mark_in_doubt`) is passed before the final dot. What is left
-without a verdict is the caller's to try elsewhere or again.
+after a 354, or by BDAT, with at least one accepted recipient; the gate (`mark_in_doubt`) is passed before the final dot or
+the last chunk. What is left without a verdict is the caller's to try elsewhere or again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from mta.delivery.letter import Letter
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
-from mta.policy.transaction import droppable, dsn_parameters, mail_parameters, rcpt_parameters, required_only
+from mta.policy.transaction import (
+    droppable,
+    dsn_parameters,
+    goes_in_chunks,
+    mail_parameters,
+    rcpt_parameters,
+    required_only,
+)
 from mta.policy.utf8 import need
 from mta.ports import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient
@@ -84,14 +91,19 @@ class Transaction:
             [recipient.address for recipient in self.recipients],
             pipelined=self._pipelined,
             rcpt_parameters=self.rcpt_parameters,
+            chunked=self._chunked,
         )
         if self._mail(replies) and self._rcpts(replies):
-            await self._data(replies)
+            await (self._chunks() if self._chunked else self._data(replies))
         return self.result
 
     @property
     def _pipelined(self) -> bool:
         return "PIPELINING" in self.session.extensions and Change.UNPIPELINED not in self.changes
+
+    @property
+    def _chunked(self) -> bool:
+        return goes_in_chunks(self.session.extensions, self.letter.size) and Change.WITH_DATA not in self.changes
 
     def _ruling(self, observation: Observation, of_rcpt: Sequence[str] = ()) -> Ruling:
         situation = Situation(
@@ -142,7 +154,15 @@ class Transaction:
             self.result.open_transaction = False
 
     async def _content(self) -> None:
-        observation = await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted))
+        self._concluded(await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted)))
+
+    async def _chunks(self) -> None:
+        if not self.accepted:
+            return
+        content, pipelined = self.letter.chunks(), self._pipelined
+        self._concluded(await self.session.chunks(content, lambda: self.gate(self.accepted), pipelined=pipelined))
+
+    def _concluded(self, observation: Observation) -> None:
         ruling = self._ruling(observation)
         if observation.phase is Phase.FINAL:
             self.result.open_transaction = False

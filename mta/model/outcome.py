@@ -29,8 +29,10 @@ class Phase(StrEnum):
     DATA = "data"
     BODY = "body"
     """Text is being sent; no octet of the end marker was handed to TCP."""
+    BDAT = "bdat"
+    """Chunks are being sent; no octet of the last one was handed to TCP (RFC 3030)."""
     FINAL = "final"
-    """The final dot was handed to TCP."""
+    """The final dot, or the last chunk, was handed to TCP."""
     RSET = "rset"
     QUIT = "quit"
 
@@ -119,6 +121,8 @@ class Change(StrEnum):
     """RSET, then the transaction again."""
     UNPIPELINED = "unpipelined"
     """A new connection, one command at a time."""
+    WITH_DATA = "with-data"
+    """A new connection, the content by DATA."""
     NEXT_TRANSACTION = "next-transaction"
     """These recipients go into the next transaction at once (452 4.5.3)."""
 

@@ -1,5 +1,5 @@
-"""What an observation means: Table A, cell by cell (RFC 5321 sections 3.8, 4.2, 4.3.2, 4.5.3.2; RFC 1047; RFC 3207;
-RFC 7504).
+"""What an observation means: Table A, cell by cell (RFC 5321 sections 3.8, 4.2, 4.3.2, 4.5.3.2; RFC 1047; RFC 3030;
+RFC 3207; RFC 7504).
 
 Rules: the first digit decides about codes that are not named; a verdict is never revised by what comes later; a change
 with the same host is asked for once; what can't happen is read as a malformed reply. A status is the server's own where
@@ -226,6 +226,8 @@ _RCPT_DEFERRED = _by_code({452: _perhaps_too_many(_DEFER_R)}, _DEFER_R)
 
 # DATA, FINAL
 _NOT_ASKED_FOR = _decides(Action.DEFER_D, Disposition.TRANSIENT, Scope.DESTINATION, "4.5.0")
+_CHUNK_REFUSED = _by_code(dict.fromkeys((500, 502), _once(Change.WITH_DATA, _FAIL_M)), _FAIL_M)
+"""Who does not know BDAT has read the chunk as commands: of that connection nothing can be believed any more."""
 _GOING_DOWN = _decides(Action.DEFER_D, Disposition.TRANSIENT, Scope.DESTINATION, "4.3.2")
 
 # RSET, QUIT
@@ -261,6 +263,7 @@ TABLE: Mapping[Phase, Row] = {
     Phase.RCPT: (_go, _2YZ, _RCPT_DEFERRED, _BUSY, _RCPT_REFUSED, _FAIL_R, _GARBLED, _GONE, _GONE),
     Phase.DATA: (_go, _NOT_ASKED_FOR, _DEFER_R, _BUSY, _FAIL_M, _FAIL_M, _GARBLED, _GONE, _GONE),
     Phase.BODY: (_go, _GARBLED, _DEFER_R, _GOING_DOWN, _FAIL_M, _FAIL_M, _GARBLED, _GONE, _GONE),
+    Phase.BDAT: (_go, _2YZ, _DEFER_R, _BUSY, _CHUNK_REFUSED, _FAIL_M, _GARBLED, _GONE, _GONE),
     Phase.FINAL: (
         _DELIVERED,
         _by_digit(_DELIVERED, _doubt("4.5.0")),

@@ -8,7 +8,8 @@ What can't be made legal in this way is not returned whole, and the sender is to
 from dataclasses import dataclass
 
 from mta.policy.dsn import HEADER_LIMIT, header_section
-from mta.policy.seven_bit import SIZE_LIMIT, Unencodable, seven_bit
+from mta.policy.outline import Unencodable
+from mta.policy.seven_bit import SIZE_LIMIT, seven_bit
 
 WHOLE_LIMIT = 1024 * 1024
 """Octets of a message that is returned whole."""

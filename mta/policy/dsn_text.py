@@ -42,6 +42,7 @@ _REFUSED_IN: dict[str, str] = {
     Phase.RCPT: "refused this recipient",
     Phase.DATA: "refused the message before reading it",
     Phase.BODY: "refused the message",
+    Phase.BDAT: "refused the message",
     Phase.FINAL: "refused the message after reading it",
 }
 _HEADLINE = {

@@ -1,199 +1,164 @@
 """A message with 8-bit parts as a 7-bit one, as a gateway makes it (RFC 6152 section 3).
 
-Rules: only leaves that hold 8-bit octets are encoded, and labels of 8 bits taken away; all else keeps its octets. What is
-not plainly built is not guessed at. Work is bounded, whoever wrote the message: it is gone through once, by searches, with
-few steps for each line that begins as boundaries do; none of it is recursive, and no parser sees more than one field.
-RFC 2045 sections 5, 6.1 and 6.4; RFC 2046 sections 5.1 and 5.2.1; RFC 1428.
+Rules: only leaves that hold 8-bit octets are encoded, and labels of 8 bits taken away; all else keeps its octets. The
+message goes by twice, first to see what each leaf needs, then to be written anew; memory does not follow its size, and
+what is written does not depend on how it is cut. Nothing inside of multipart/signed and multipart/encrypted is touched
+(RFC 1847 section 2.1): what is 8-bit there can't be made 7-bit. A DKIM signature that the message brought is broken by
+this; RFC 6376 section 5.3 has signers see to it that they sign 7-bit content. RFC 2045 sections 6.1, 6.4, 6.7 and 6.8;
+RFC 1428.
 """
 
-import re
 from base64 import encodebytes
 from binascii import b2a_qp
-from dataclasses import dataclass
-from email.message import Message
+from collections.abc import Iterable, Mapping
+
+from mta.policy.outline import Unencodable
+from mta.policy.parts import CODED, Head, Kind, Parts, Piece
 
 SIZE_LIMIT = 512 * 1024
-"""Octets of a message that is encoded: tens of milliseconds of work at the worst."""
-DEPTH_LIMIT = 20
-"""Multiparts and messages, one in the other."""
-PART_LIMIT = 250
-"""With the message itself, and those that hold others. Both are far more than programs write."""
+"""Octets of a message that is encoded in one go: tens of milliseconds of work at the worst."""
 
-_PARAMETER_LIMIT = 20
-"""Semicolons of a Content-Type: the library's work grows with their square."""
 _ASCII = bytes(range(128))
-_FIELD = re.compile(
-    rb"\r\n(content-type|content-transfer-encoding)[ \t]*:([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)", re.IGNORECASE
-)
-_ENCODING_FIELD = re.compile(rb"\r\ncontent-transfer-encoding[ \t]*:[^\r\n]*(?:\r\n[ \t][^\r\n]*)*", re.IGNORECASE)
-_VERSION_FIELD = re.compile(rb"\r\nmime-version[ \t]*:", re.IGNORECASE)
-_DASHES = re.compile(rb"\r\n--([^\r\n]*)")
-_MESSAGES = frozenset({"message/rfc822", "message/global"})
-_CODED = frozenset({"base64", "quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue"})
+_QUOTED_PRINTABLE = b"quoted-printable"
+_BASE64 = b"base64"
+_BASE64_LINE = 57
+"""Octets of which a line of 76 characters is made."""
 
-
-class Unencodable(ValueError):
-    """The message can't be made 7-bit."""
+Codings = Mapping[int, bytes]
+"""By number of the part: the transfer encoding that it gets."""
 
 
 def seven_bit(message: bytes) -> bytes:
-    """Of at most `SIZE_LIMIT` octets. Raises `Unencodable`. What is 8-bit outside the leaves, as between parts, stays so:
-    the caller looks."""
-    return _Walk(message).encoded()
+    """Of at most `SIZE_LIMIT` octets. Raises `Unencodable`."""
+    survey = Survey()
+    survey.feed(message)
+    rewriter = Rewriter(survey.finish())
+    return rewriter.feed(message) + rewriter.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """A header section, each field with the CRLF before it. `content_type` and `encoding` are in lower case, "" where there
-    is none; `boundary` is that of a multipart."""
+class Survey:
+    """The first time. `feed` and `finish` raise `Unencodable`."""
 
-    octets: bytes
-    content_type: str
-    boundary: bytes
-    encoding: str
+    def __init__(self) -> None:
+        self._parts = Parts()
+        self._codings: dict[int, bytes] = {}
+        self._leaf: Head | None = None
+        self._number = self._length = self._high = 0
 
-    @property
-    def is_multipart(self) -> bool:
-        return self.content_type.startswith("multipart/")
+    def feed(self, chunk: bytes) -> None:
+        self._note(self._parts.feed(chunk))
 
-    @property
-    def is_message(self) -> bool:
-        return self.content_type in _MESSAGES and self.encoding not in _CODED
+    def finish(self) -> Codings:
+        self._note(self._parts.finish())
+        self._end_leaf()
+        return self._codings
 
-    def seven_bit(self) -> bytes:
-        """For what holds no 8-bit octets, or none any more."""
-        return self.relabelled(b"7bit") if self.encoding in ("8bit", "binary") else self.octets
+    def _note(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            if piece.kind is Kind.LEAF:
+                self._length += len(piece.octets)
+                if not piece.octets.isascii():
+                    self._high += len(piece.octets.translate(None, _ASCII))
+                continue
+            self._end_leaf()
+            if piece.kind is Kind.HEAD:
+                self._leaf, self._number = piece.head, self._parts.number
+            elif not piece.octets.isascii():
+                raise Unencodable("text outside the parts of a multipart message")
 
-    def relabelled(self, encoding: bytes) -> bytes:
-        return _ENCODING_FIELD.sub(b"", self.octets) + b"\r\nContent-Transfer-Encoding: " + encoding
-
-
-def _read(octets: bytes, default_type: str) -> _Head:
-    if not octets.isascii():
-        raise Unencodable("an 8-bit header section")
-    values: dict[bytes, str] = {}
-    for match in _FIELD.finditer(octets):
-        if match[1].lower() in values:
-            raise Unencodable("a part that says twice what it is")
-        values[match[1].lower()] = match[2].decode("ascii").strip()
-    text = values.get(b"content-type", "")
-    content_type = text.partition(";")[0].strip().lower() or default_type
-    boundary = _boundary(text) if content_type.startswith("multipart/") else b""
-    return _Head(octets, content_type, boundary, values.get(b"content-transfer-encoding", "").lower())
+    def _end_leaf(self) -> None:
+        if self._leaf is not None and self._high:
+            if self._parts.sealed:
+                raise Unencodable("8-bit text that is signed or encrypted")
+            self._codings[self._number] = _coding(self._leaf, self._length, self._high)
+        self._leaf, self._length, self._high = None, 0, 0
 
 
-def _boundary(content_type: str) -> bytes:
-    if content_type.count(";") > _PARAMETER_LIMIT:
-        raise Unencodable("more parameters")
-    fields = Message()
-    fields["Content-Type"] = content_type
-    try:
-        boundary = fields.get_param("boundary")
-    except ValueError as error:  # a number of RFC 2231 that the library takes for no number
-        raise Unencodable("parameters") from error
-    if not isinstance(boundary, str) or not boundary.strip():  # no charset of RFC 2231 is decoded: that may take long
-        raise Unencodable("no boundary")
-    return boundary.rstrip().encode("ascii")
+def _coding(head: Head, length: int, high: int) -> bytes:
+    """The one that can be read, where most of it is ASCII text."""
+    if head.encoding in CODED:
+        raise Unencodable("a part that has an encoding already")
+    if head.content_type.startswith("message/"):
+        raise Unencodable(f"a part of type {head.content_type}")
+    is_text = head.content_type.partition("/")[0] in ("", "text")
+    return _QUOTED_PRINTABLE if is_text and 6 * high < length else _BASE64
 
 
-class _Walk:
-    """Through a message from part to part. Positions are those of the CRLF before what they are of."""
+class Rewriter:
+    """The second time: what is to be written. What `Survey` has let pass raises nothing."""
 
-    def __init__(self, message: bytes) -> None:
-        self._octets = b"\r\n" + message
-        self._length = len(self._octets)
-        self._out: list[bytes] = []
-        self._open: list[_Head] = []
-        self._parts = 0
-        self._delimiters: dict[bytes, tuple[int, bool]] = {}
-        """What stands behind the dashes: how deep it is, and whether it closes."""
+    def __init__(self, codings: Codings) -> None:
+        self._parts = Parts()
+        self._codings = codings
+        self._base64: _Base64 | None = None
+        self._unsent = 2
+        """Octets of the line end before the first line."""
 
-    def encoded(self) -> bytes:
-        at = 0
-        while at < self._length:
-            at = self._part(at)
-        return b"".join(self._out).removeprefix(b"\r\n")
+    def feed(self, chunk: bytes) -> bytes:
+        return self._sent(list(map(self._rewritten, self._parts.feed(chunk))))
 
-    def _part(self, at: int) -> int:
-        """Writes the part at `at`, of a message no more than its header section; gives where the next one is."""
-        self._parts += 1
-        if self._parts > PART_LIMIT:
-            raise Unencodable("more parts")
-        end = self._head_end(at)
-        head = _read(self._octets[at:end], self._default_type())
-        if head.is_message and self._octets.startswith(b"\r\n\r\n", end):
-            self._enter(head)
-            self._out.append(b"\r\n")
-            return end + 2
-        if head.is_multipart:
-            self._enter(head)
-        found = self._delimiter(end)
-        body = self._octets[end : found.start() if found else None]
-        self._out += [body] if head.is_multipart else self._leaf(head, body)
-        return self._behind(found)
+    def finish(self) -> bytes:
+        return self._sent([*map(self._rewritten, self._parts.finish()), self._end_leaf()])
 
-    def _head_end(self, at: int) -> int:
-        """Where the empty line is, or a delimiter before it, or the end."""
-        end = self._octets.find(b"\r\n\r\n", at)
-        end = end if end >= 0 else self._length
-        found = self._delimiter(at, end)
-        return found.start() if found else end
+    def _sent(self, pieces: list[bytes]) -> bytes:
+        octets = b"".join(pieces)
+        unsent, self._unsent = self._unsent, max(self._unsent - len(octets), 0)
+        return octets[unsent:]
 
-    def _default_type(self) -> str:
-        in_digest = bool(self._open) and self._open[-1].content_type == "multipart/digest"
-        return "message/rfc822" if in_digest else ""
+    def _rewritten(self, piece: Piece) -> bytes:
+        coding = self._codings.get(self._parts.number)
+        if piece.kind is not Kind.LEAF:
+            before = self._end_leaf()
+            return before + (self._head(piece.head, coding) if piece.head is not None else piece.octets)
+        if coding is None:
+            return piece.octets
+        if coding == _QUOTED_PRINTABLE:
+            return _quoted_printable(piece.octets)
+        self._base64 = self._base64 or _Base64()
+        return self._base64.feed(piece.octets)
 
-    def _versioned(self, head: bytes) -> bytes:
-        is_first_use = self._parts == 1 and not _VERSION_FIELD.search(head)
-        return head + b"\r\nMIME-Version: 1.0" if is_first_use else head
+    def _end_leaf(self) -> bytes:
+        coder, self._base64 = self._base64, None
+        return coder.finish() if coder is not None else b""
 
-    # ------------------------------------------------ what holds others
-    def _enter(self, head: _Head) -> None:
-        if len(self._open) == DEPTH_LIMIT or head.encoding in _CODED:
-            raise Unencodable(head.content_type)
-        self._out.append(self._versioned(head.seven_bit()))
-        self._open.append(head)
-        self._note_delimiters()
-
-    def _note_delimiters(self) -> None:
-        self._delimiters = {}
-        for depth, head in enumerate(self._open):
-            if head.is_multipart:
-                self._delimiters |= {head.boundary: (depth, False), head.boundary + b"--": (depth, True)}
-
-    def _delimiter(self, at: int, before: int | None = None) -> re.Match[bytes] | None:
-        matches = _DASHES.finditer(self._octets, at, self._length if before is None else before)
-        return next((it for it in matches if it[1].rstrip(b" \t") in self._delimiters), None)
-
-    def _behind(self, found: re.Match[bytes] | None) -> int:
-        """Writes this delimiter, and what belongs to no part if it closes; gives where the next part is."""
-        while found:
-            depth, closes = self._delimiters[found[1].rstrip(b" \t")]
-            del self._open[depth if closes else depth + 1 :]
-            self._note_delimiters()
-            self._out.append(found[0])
-            at = found.end()
-            if not closes:
-                return at
-            found = self._delimiter(at)
-            self._out.append(self._octets[at : found.start() if found else None])
-        return self._length
-
-    # ------------------------------------------------ leaves
-    def _leaf(self, head: _Head, body: bytes) -> list[bytes]:
-        """`body` begins with the empty line."""
-        if body.isascii():
-            return [self._versioned(head.seven_bit()), body]
-        if head.encoding in _CODED or head.content_type.startswith("message/"):
-            raise Unencodable(head.content_type)
-        octets = body.removeprefix(b"\r\n")  # with the other, which tells `b2a_qp` what line ends are
-        is_text = head.content_type.partition("/")[0] in ("", "text")
-        readable = is_text and 6 * len(octets.translate(None, _ASCII)) < len(octets)
-        written = self._versioned(head.relabelled(b"quoted-printable" if readable else b"base64"))
-        if not head.content_type:
-            written += b"\r\nContent-Type: text/plain; charset=unknown-8bit"  # RFC 1428
-        return [written, b"\r\n", b2a_qp(octets) if readable else _base64(octets)]
+    def _head(self, head: Head, coding: bytes | None) -> bytes:
+        if self._parts.sealed:
+            return head.octets
+        octets = head.relabelled(coding) if coding else head.seven_bit()
+        if self._parts.number == 1 and not head.has_version:
+            octets += b"\r\nMIME-Version: 1.0"
+        if coding and not head.content_type:
+            octets += b"\r\nContent-Type: text/plain; charset=unknown-8bit"  # RFC 1428
+        return octets
 
 
-def _base64(body: bytes) -> bytes:
-    return b"\r\n" + encodebytes(body.removeprefix(b"\r\n")).replace(b"\n", b"\r\n")
+def _quoted_printable(octets: bytes) -> bytes:
+    """Of lines, each with the CRLF before it. One more tells the coder that the last of them has ended; no line that is
+    made here looks like a boundary."""
+    return b2a_qp(octets + b"\r\n")[:-2].replace(b"=\r\n-", b"=\r\n=2D=\r\n")
+
+
+class _Base64:
+    """Of one leaf, from the empty line on."""
+
+    def __init__(self) -> None:
+        self._empty_line = b""
+        self._rest = b""
+
+    def feed(self, octets: bytes) -> bytes:
+        before = b""
+        if len(self._empty_line) < 4:
+            missing = 4 - len(self._empty_line)
+            before, octets = octets[:missing], octets[missing:]
+            self._empty_line += before
+        self._rest += octets
+        whole = len(self._rest) - len(self._rest) % _BASE64_LINE
+        lines, self._rest = self._rest[:whole], self._rest[whole:]
+        return before + _encoded(lines)
+
+    def finish(self) -> bytes:
+        return _encoded(self._rest)
+
+
+def _encoded(octets: bytes) -> bytes:
+    return encodebytes(octets).replace(b"\n", b"\r\n")

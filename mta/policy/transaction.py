@@ -1,5 +1,6 @@
 """What a transaction may say to this server: MAIL and RCPT parameters, recipients at a time (RFC 5321 section 4.1.1.11,
-RFC 1870, RFC 2852 section 4.1.4, RFC 3461 section 5.2, RFC 6152, RFC 6531 section 3.5, RFC 6710 section 4.2, RFC 9422).
+RFC 1870, RFC 2852 section 4.1.4, RFC 3030, RFC 3461 section 5.2, RFC 6152, RFC 6531 section 3.5, RFC 6710 section 4.2,
+RFC 9422).
 
 Rules: a parameter is sent only where its keyword is offered; content that the server can't take is refused here, before
 MAIL, and so is a deadline that it would not keep; a limit that is malformed is none.
@@ -17,6 +18,10 @@ from mta.policy.utf8 import Need
 
 RECIPIENTS = 100
 """Per transaction, unless the server takes fewer (RFC 5321 section 4.5.3.1.8)."""
+
+CHUNKED_FROM = 64 * 1024
+"""Octets. Chunks save looking at every line, and cost a round trip: the last one is sent when those before it were accepted.
+What is smaller is at the other end before that."""
 
 _NUMBER = re.compile(r"[0-9]{1,20}\Z")
 _RCPTMAX = re.compile(r"(?:.* )?RCPTMAX=([1-9][0-9]{0,5})(?: .*)?\Z", re.IGNORECASE)
@@ -45,7 +50,7 @@ def mail_parameters(
     if utf8 is not Need.NOTHING and "SMTPUTF8" not in extensions:
         return _refusal(utf8.status, f"{utf8.value}, and the server does not offer SMTPUTF8", Scope.SESSION)
     if eight_bit and "8BITMIME" not in extensions:
-        return _refusal("5.6.3", "the message has 8-bit content, the server takes 7-bit alone")
+        return seven_bit_alone()
     if unkept := _unkept(extensions, deliver_by, now):
         return _refusal("5.4.7", unkept, Scope.SESSION)
     promised = deliver_by is not None and deliver_by.mode is not ByMode.HANDOVER and "DELIVERBY" in extensions
@@ -56,6 +61,12 @@ def mail_parameters(
         *((_by(deliver_by, now),) if deliver_by is not None and promised else ()),
         *((f"MT-PRIORITY={priority}",) if "MT-PRIORITY" in extensions else ()),
     )
+
+
+def seven_bit_alone(obstacle: str = "") -> Verdict:
+    """A server without 8BITMIME and 8-bit content, which can't be made 7-bit because of `obstacle`."""
+    text = "the message has 8-bit content, the server takes 7-bit alone"
+    return _refusal("5.6.3", f"{text}, and it has what can't be converted: {obstacle}" if obstacle else text)
 
 
 def dsn_parameters(extensions: Mapping[str, str], ret: str, envid: str) -> tuple[str, ...]:
@@ -123,6 +134,11 @@ def recipients_per_transaction(extensions: Mapping[str, str]) -> int:
     """How many RCPT go into one transaction; RFC 9422's RCPTMAX where it is lower."""
     match = _RCPTMAX.match(extensions.get("LIMITS", ""))
     return min(int(match[1]), RECIPIENTS) if match else RECIPIENTS
+
+
+def goes_in_chunks(extensions: Mapping[str, str], size: int) -> bool:
+    """Whether content of `size` octets goes by BDAT (RFC 3030): neither end has to look at each line then."""
+    return "CHUNKING" in extensions and size > CHUNKED_FROM
 
 
 def _size_limit(value: str) -> int:

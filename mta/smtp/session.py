@@ -1,9 +1,10 @@
 """One outbound session, stage by stage; what is observed is returned, never raised (RFC 5321 sections 3.3, 4.3, 4.5.3.2;
-RFC 2920; RFC 3207; RFC 1047).
+RFC 2920; RFC 3030; RFC 3207; RFC 1047).
 
-Rules: the phase of every observation says how far the final dot has gone: BODY means that no octet of it was given to
-TCP, FINAL that it was. Nothing is sent while an answer is owed or something unasked has come. After LOST, TIMEOUT,
-MALFORMED, a cancellation or an exception the connection is closed, never reset and used again.
+Rules: the phase of every observation says how far the final dot, or the last chunk, has gone: BODY and BDAT mean that no
+octet of it was given to TCP, FINAL that it was. Nothing is sent while an answer is owed or something unasked has come;
+chunks may be ahead of their answers. After LOST, TIMEOUT, MALFORMED, a cancellation or an exception the connection is
+closed, never reset and used again.
 """
 
 import asyncio
@@ -18,10 +19,11 @@ import aiosmtplib
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.ports import EnvelopeReplies, Timeouts
+from mta.smtp.chunking import Chunks
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.inbox import Inbox
+from mta.smtp.outflow import Outflow
 from mta.smtp.replies import Answer, observation, parse_extensions
-from mta.smtp.stuffing import DotStuffer
 from mta.smtp.wire import Wire
 
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
@@ -122,15 +124,17 @@ class SmtpSession:
         *,
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
+        chunked: bool = False,
     ) -> EnvelopeReplies:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
         asked = rcpt_parameters or [()] * len(forward_paths)
         rcpts = [" ".join((f"RCPT TO:<{path}>", *of)) for path, of in zip(forward_paths, asked, strict=True)]
         with self._closed_by_exceptions():
             self.transactions += 1
-            return await (self._pipelined(mail, rcpts) if pipelined else self._one_by_one(mail, rcpts))
+            data = () if chunked else ("DATA",)
+            return await (self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data))
 
-    async def _one_by_one(self, mail: str, rcpts: Sequence[str]) -> EnvelopeReplies:
+    async def _one_by_one(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
         first = await self._command(Phase.MAIL, mail)
         replies: list[Observation] = []
         if not _accepted(first):
@@ -139,19 +143,19 @@ class SmtpSession:
             replies.append(await self._command(Phase.RCPT, rcpt))
             if _ends_envelope(replies[-1]):
                 break
-        if _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
+        if not data or _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
             return EnvelopeReplies(first, tuple(replies), None)
-        return self._replies(first, replies, await self._command(Phase.DATA, "DATA"))
+        return self._replies(first, replies, await self._command(Phase.DATA, *data))
 
-    async def _pipelined(self, mail: str, rcpts: Sequence[str]) -> EnvelopeReplies:
-        trouble = self._send(Phase.MAIL, mail, *rcpts, "DATA")
+    async def _pipelined(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
+        trouble = self._send(Phase.MAIL, mail, *rcpts, *data)
         first = last = trouble if trouble is not None else await self._reply(Phase.MAIL, self._timeouts.command)
         replies: list[Observation] = []
         while not _ends_envelope(last) and len(replies) < len(rcpts):
             last = await self._reply(Phase.RCPT, self._timeouts.command)
             replies.append(last)
-        data = None if _ends_envelope(last) else await self._reply(Phase.DATA, self._timeouts.data_init)
-        return self._replies(first, replies, data)
+        is_asked = data and not _ends_envelope(last)
+        return self._replies(first, replies, await self._reply(Phase.DATA, self._timeouts.data_init) if is_asked else None)
 
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
         """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
@@ -168,46 +172,43 @@ class SmtpSession:
         with self._closed_by_exceptions():
             if self._inbox.in_step:
                 raise RuntimeError("content is sent after a 354 alone")
-            if (answer := await self._body(chunks)) is None:
+            if (answer := await Outflow(self._wire, self._timeouts.data).dotted(chunks)) is None:
                 await gate()
                 answer = self._wire.news()
             if answer is not None:
-                return self._stopped(answer)
+                return self._stopped(Phase.BODY, answer)
             self._wire.write(b".\r\n")
-            seen = await self._reply(Phase.FINAL, self._timeouts.final)
-            self._over |= _code(seen) in range(300, 400)  # no reply to a dot: the replies are shifted
-            return seen
+            return await self._final()
 
-    async def _body(self, chunks: AsyncIterator[bytes]) -> Answer | None:
-        """The content without the final dot; what came instead of its going through."""
-        stuffer = DotStuffer()
-        async for chunk in chunks:
-            for piece in stuffer.pieces(chunk):
-                if answer := await self._write(piece):
-                    return answer
-        if answer := await self._write(stuffer.finish()):
-            return answer
-        if not await self._wire.flushed(self._timeouts.data):
-            return self._stalled()
-        return self._wire.news()
+    async def chunks(
+        self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
+    ) -> Observation:
+        with self._closed_by_exceptions():
+            self._speak_by(self._wire)
+            if not self._inbox.in_step:
+                return self._observed(Phase.BDAT, self._inbox.unasked())
+            chunks = Chunks(self._wire, self._inbox, self._timeouts.data, pipelined=pipelined)
+            if (answer := await chunks.send(content)) is not None:
+                if not chunks.are_whole:
+                    self.abort()
+                return self._observed(Phase.BDAT, answer)
+            await gate()
+            if (answer := self._wire.news()) is not None:
+                return self._stopped(Phase.BDAT, answer)
+            chunks.send_last()
+            return await self._final()
 
-    async def _write(self, piece: bytes) -> Answer | None:
-        if answer := self._wire.news():
-            return answer
-        self._wire.write(piece)
-        if not await self._wire.drained(self._timeouts.data):
-            return self._stalled()
-        return self._wire.news()
+    async def _final(self) -> Observation:
+        seen = await self._reply(Phase.FINAL, self._timeouts.final)
+        self._over |= _code(seen) in range(300, 400)  # no reply to a dot: the replies are shifted
+        return seen
 
-    def _stalled(self) -> Answer:
-        return Answer(Seen.TIMEOUT, None, (f"the server took no content for {self._timeouts.data:g} s".encode(),))
-
-    def _stopped(self, answer: Answer) -> Observation:
+    def _stopped(self, phase: Phase, answer: Answer) -> Observation:
         """The text goes no further. A refusal before its end counts as one; any other reply is out of place."""
         self.abort()
         if answer.code is not None and answer.code < 400:
             answer = Answer(Seen.MALFORMED, None, (b"a reply before the end of the content:", str(answer.code).encode()))
-        return observation(Phase.BODY, answer)
+        return observation(phase, answer)
 
     async def no_content(self) -> None:
         with self._closed_by_exceptions():

@@ -14,6 +14,13 @@ class DamagedContent(ValueError):
     """Content with a bare CR or LF: damage of our own, nothing of the chunk may go out."""
 
 
+def check_line_ends(octets: bytes, *, complete: bool = False) -> None:
+    """Raises `DamagedContent`. A CR at the end is sound where more follows, if `octets` are not `complete`."""
+    pairs, crs, lfs = octets.count(b"\r\n"), octets.count(b"\r"), octets.count(b"\n")
+    if lfs != pairs or crs - (octets.endswith(b"\r") and not complete) != pairs:
+        raise DamagedContent("content has a bare CR or LF")
+
+
 class DotStuffer:
     """Chunks in, octets for the wire out; `finish` once at the end."""
 
@@ -23,22 +30,15 @@ class DotStuffer:
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
         """`chunk` stuffed, in pieces of about `PIECE` octets. Raises `DamagedContent` before the first of them."""
-        self._check(chunk)
+        check_line_ends(self._cr + chunk)
         for start in range(0, len(chunk), PIECE):
             if piece := self._stuff(chunk[start : start + PIECE]):
                 yield piece
 
     def finish(self) -> bytes:
         """The CRLF that the last line lacks, if it does. Raises `DamagedContent` for a CR at the very end."""
-        if self._cr:
-            raise DamagedContent("content ends with a bare CR")
+        check_line_ends(self._cr, complete=True)
         return b"" if self._at_line_start else b"\r\n"
-
-    def _check(self, chunk: bytes) -> None:
-        whole = self._cr + chunk
-        pairs, crs, lfs = whole.count(b"\r\n"), whole.count(b"\r"), whole.count(b"\n")
-        if lfs != pairs or crs - whole.endswith(b"\r") != pairs:
-            raise DamagedContent("content has a bare CR or LF")
 
     def _stuff(self, piece: bytes) -> bytes:
         """A CR at the end is kept back until it is known what follows."""

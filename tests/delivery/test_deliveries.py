@@ -344,22 +344,56 @@ async def test_b16_a_result_is_recorded_before_anything_more_is_said(tmp_path: P
 
 
 # ---------------------------------------------------------------- content and peers
-async def test_b37_eight_bit_content_is_declared_or_fails(tmp_path: Path):
-    """B37: BODY=8BITMIME where it is offered; 5.6.3 where not, without MAIL; ASCII never gets it."""
-    content = b"Subject: x\r\n\r\ncaf\xc3\xa9\r\n"
-    async with ScriptedMx() as able, ScriptedMx(host="127.0.0.2", port=able.port, extensions=()) as unable:
-        async with house(tmp_path, able.port) as home:
-            home.names.zones["able.test"] = [(10, "mx.able.test", "127.0.0.1")]
-            home.names.zones["unable.test"] = [(10, "mx.unable.test", "127.0.0.2")]
-            await home.submit("a@able.test", content=content, eight_bit=True)
-            await home.submit("b@able.test")
-            refused = await home.submit("a@unable.test", content=content, eight_bit=True)
-            for name in ("able.test", "able.test", "unable.test"):
-                await home.deliver(name)
-            assert ["8BITMIME" in it.mail for it in able.messages] == [True, False]
-            it = await home.recipient(refused)
-            assert (it.status, it.reply and it.reply.enhanced) == (Status.FAILED, "5.6.3")
-            assert not [line for line in unable.commands if line.startswith("MAIL")]
+async def test_b37_eight_bit_content_is_declared(tmp_path: Path):
+    """B37: BODY=8BITMIME where it is offered; ASCII never gets it."""
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        await home.submit("a@example.org", content=b"Subject: x\r\n\r\ncaf\xc3\xa9\r\n", eight_bit=True)
+        await home.submit("b@example.org")
+        for _ in range(2):
+            await home.deliver()
+        assert ["8BITMIME" in it.mail for it in mx.messages] == [True, False]
+
+
+async def test_cli_14_the_size_is_that_of_the_content_without_stuffing(tmp_path: Path):
+    """EXT-05, B40."""
+    content = CONTENT + b".dot\r\n" * 50
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        await home.submit("a@example.org", content=content)
+        await home.deliver()
+    [message] = mx.messages
+    assert (message.mail, message.content) == (f"MAIL FROM:<shop@example.com> SIZE={len(content)}", content)
+    assert len(message.raw) == len(content) + 50
+
+
+async def test_cli_09_what_was_offered_in_clear_is_not_used_inside_tls(tmp_path: Path):
+    """TLS-01: neither parameters nor PIPELINING nor chunks, and 8-bit content goes as for any server without 8BITMIME."""
+    in_clear = b"250-mx.example.test\r\n250-SIZE\r\n250-8BITMIME\r\n250-PIPELINING\r\n250-CHUNKING\r\n250 STARTTLS\r\n"
+    content = b"Subject: x\r\n\r\n" + "grüße und noch viel mehr davon\r\n".encode() * 5000
+    mx = ScriptedMx({"EHLO": [in_clear]}, extensions=(), tls=server_tls())
+    async with mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        await home.submit("a@example.org", content=content, eight_bit=True)
+        await home.deliver()
+    [message] = mx.messages
+    assert (message.tls, message.mail, message.chunks) == (True, "MAIL FROM:<shop@example.com>", ())
+    assert message.content.isascii()
+
+
+async def test_cli_16_another_address_that_a_server_names_is_recorded_and_never_used(tmp_path: Path):
+    """251 is acceptance, 551 a refusal (RFC 5321 section 3.4)."""
+    replies = ["251 2.1.5 will forward to <eve@elsewhere.test>", "551 5.1.6 please try <eve@elsewhere.test>"]
+    async with ScriptedMx({"RCPT": replies}) as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("ann@example.org", "bob@example.org")
+        await home.deliver()
+        ann, bob = (await home.show(queue_id)).recipients
+        assert (ann.address, ann.status, bob.address, bob.status) == (
+            "ann@example.org", Status.SENT, "bob@example.org", Status.FAILED,
+        )  # fmt: skip
+        assert bob.reply is not None and "eve@elsewhere.test" in bob.reply.text
+    assert not [line for line in mx.commands if "eve" in line]
 
 
 async def test_cli_14_a_message_larger_than_the_server_takes_fails_at_once(tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 from mta.model.envelope import Notice
 from mta.model.lifecycle import Status
 from tests.delivery.house import BRISK, CONTENT, PATIENT, House, house
-from tests.support.mx import Close, ScriptedMx, Silence, Unread, server_tls
+from tests.support.mx import EXTENSIONS, Close, ScriptedMx, Silence, Unread, server_tls
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,16 @@ MATRIX: dict[str, dict[str, Expected]] = {
         "4yz": later(450), "421": later(421), "500": failed(500), "550": failed(550), "554": failed(554),
         "eof": THERE, "timeout": THERE,
     },
+    "BDAT": {
+        **ALL_THERE, "2yz": here(), "4yz": later(450), "500": here(), "550": failed(550), "554": failed(554),
+    },
     "FINAL": {
         "2yz": here(252), "3yz": doubt(334), "4yz": later(450), "421": later(421), "500": failed(500),
         "550": failed(550), "554": failed(554), "malformed": doubt(None), "eof": doubt(None), "timeout": doubt(None),
     },
     "QUIT": ALL_HERE,
-}  # fmt: skip
+}
+MATRIX["LAST"] = MATRIX["FINAL"]  # fmt: skip
 """CONNECT and RSET have tests of their own below. TLS knows no replies; of BODY, what no server can do is left out."""
 
 CASES = [pytest.param(phase, column, id=f"{phase}-{column}") for phase, row in MATRIX.items() for column in row]
@@ -102,6 +106,9 @@ def first_server(phase: str, step: Any) -> ScriptedMx:
             return ScriptedMx({"EHLO": [in_clear, step]}, tls=server_tls())
         case "BODY":
             return ScriptedMx({"BODY": Unread() if isinstance(step, Silence) else step})
+        case "BDAT" | "LAST":
+            stage = "FINAL" if phase == "LAST" else phase
+            return ScriptedMx({stage: step}, extensions=(*EXTENSIONS, "CHUNKING"))
     return ScriptedMx({phase: step})
 
 
@@ -109,7 +116,7 @@ def first_server(phase: str, step: Any) -> ScriptedMx:
 async def test_cell(phase: str, column: str, tmp_path: Path):
     step, expected = STEPS[column], MATRIX[phase][column]
     timeouts = BRISK if column == "timeout" else PATIENT
-    content = BULKY if phase == "BODY" else CONTENT
+    content = BULKY if phase in ("BODY", "BDAT", "LAST") else CONTENT
     async with first_server(phase, step) as first, ScriptedMx(host="127.0.0.2", port=first.port) as second:
         async with house(tmp_path, first.port, timeouts=timeouts) as home:
             home.names.zones["example.org"] = [(10, "mx1.example.org", "127.0.0.1"), (20, "mx2.example.org", "127.0.0.2")]

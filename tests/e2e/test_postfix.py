@@ -1,6 +1,7 @@
 """Against a real Postfix, and with its load tools."""
 
 import asyncio
+import email
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -69,6 +70,30 @@ async def test_several_recipients_are_one_transaction_with_their_own_results(run
     assert (await until(lambda: daemon.has(queue_id, "sent", "busy@real.test")))["attempts"] == 2
     await until(lambda: postfix.mail("busy@real.test"))
     assert len(postfix.mail("ann@real.test")) == 1
+
+
+async def test_a_large_message_goes_to_postfix_in_chunks(running: World, postfix: Postfix) -> None:
+    """RFC 3030: no octet is lost, none is added."""
+    daemon = running.daemon
+    body = b"".join(b".%075d\r\n" % number for number in range(8000))
+    queue_id = await daemon.submit("ann@real.test", body=body)
+    await until(lambda: daemon.has(queue_id, "sent"))
+    (arrived,) = await until(lambda: postfix.mail("ann@real.test"))
+    assert arrived.replace(b"\n", b"\r\n").endswith(b"\r\n\r\n" + body)
+    await until(lambda: "bdat=6" in postfix.log, 20)
+    assert "data=" not in postfix.log
+
+
+async def test_b37_a_postfix_without_8bitmime_gets_7_bit(running: World, postfix: Postfix) -> None:
+    postfix.set("smtpd_discard_ehlo_keywords", "8bitmime, smtputf8")
+    await postfix.reload()
+    body = "grüße aus einer Zeile, in der sonst nichts ist\r\n".encode() * 5000
+    queue_id = await running.daemon.submit("ann@real.test", body=body)
+    await until(lambda: running.daemon.has(queue_id, "sent"))
+    (arrived,) = await until(lambda: postfix.mail("ann@real.test"))
+    assert arrived.isascii()
+    payload = email.message_from_bytes(arrived).get_payload(decode=True)
+    assert isinstance(payload, bytes) and payload.replace(b"\n", b"\r\n") == body
 
 
 async def test_postfix_s_load_tools_at_both_ends(world: World) -> None:

@@ -39,6 +39,7 @@ mail     | GO            | NEXT 4.5.0    | NEXT 4.0.0    | NEXT 4.3.2    | FAIL_
 rcpt     | GO            | NEXT 4.5.0    | DEFER_R 4.0.0 | NEXT 4.3.2    | FAIL_R 5.0.0 | FAIL_R 5.0.0 | FAIL_R 5.0.0
 data     | DEFER_D 4.5.0 | DEFER_D 4.5.0 | DEFER_R 4.0.0 | NEXT 4.3.2    | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
 body     | NEXT 4.5.0    | NEXT 4.5.0    | DEFER_R 4.0.0 | DEFER_D 4.3.2 | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
+bdat     | GO            | NEXT 4.5.0    | DEFER_R 4.0.0 | NEXT 4.3.2    | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
 final    | DELIVERED     | DOUBT 4.5.0   | DEFER_R 4.0.0 | DEFER_D 4.3.2 | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
 rset     | GO            | DROP 4.5.0    | DROP 4.5.0    | DROP 4.5.0    | DROP 4.5.0   | DROP 4.5.0   | DROP 4.5.0
 quit     | DROP 4.5.0    | DROP 4.5.0    | DROP 4.5.0    | DROP 4.5.0    | DROP 4.5.0   | DROP 4.5.0   | DROP 4.5.0
@@ -56,6 +57,7 @@ mail     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 rcpt     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 data     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 body     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
+bdat     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 final    | DOUBT 4.5.0 | DOUBT 4.4.2         | DOUBT 4.4.2
 rset     | DROP 4.5.0  | DROP 4.4.2          | DROP 4.4.2
 quit     | DROP 4.5.0  | DROP 4.4.2          | DROP 4.4.2
@@ -111,7 +113,7 @@ CELLS = cells(REPLIES) + cells(TROUBLE)
 
 
 def test_the_matrix_is_whole() -> None:
-    assert len(CELLS) == len(TABLE) * len(SAMPLES) == 14 * 10
+    assert len(CELLS) == len(TABLE) * len(SAMPLES) == 15 * 10
     assert {phase for phase, _, _ in CELLS} == set(TABLE)
     assert {name for _, name, _ in CELLS} == set(SAMPLES)
 
@@ -216,6 +218,10 @@ QUIRKS = [
     (Phase.DATA, "250 ok", ONE_ACCEPTED, "DEFER_D 4.5.0"),  # Q9, B13
     (Phase.DATA, "554 5.5.1 no valid recipients", Situation(), "FAIL_M 5.5.1"),
     (Phase.BODY, "552 too big", ONE_ACCEPTED, "FAIL_M 5.3.4"),
+    (Phase.BDAT, "500 5.5.2 what?", ONE_ACCEPTED, "SAME with-data"),
+    (Phase.BDAT, "502 5.5.1 what?", ONE_ACCEPTED, "SAME with-data"),
+    (Phase.BDAT, "502 5.5.1 what?", after(Change.WITH_DATA), "FAIL_M 5.5.1"),
+    (Phase.BDAT, "552 too big", ONE_ACCEPTED, "FAIL_M 5.3.4"),
     (Phase.FINAL, "552 5.3.4 too big", ONE_ACCEPTED, "FAIL_M 5.3.4"),
     (Phase.FINAL, "554 5.7.1 spam", ONE_ACCEPTED, "FAIL_M 5.7.1"),
     (Phase.FINAL, "452 4.3.1 no room", ONE_ACCEPTED, "DEFER_R 4.3.1"),

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mta.policy.dsn_return import NOT_LEGAL, TOO_LARGE, TOO_LARGE_8_BIT, WHOLE_LIMIT, Returned, octets_needed, returned
-from mta.policy.seven_bit import DEPTH_LIMIT, PART_LIMIT, SIZE_LIMIT
+from mta.policy.parts import DEPTH_LIMIT, PART_LIMIT
+from mta.policy.seven_bit import SIZE_LIMIT
 
 PLAIN = b"From: a@b.test\r\nSubject: x\r\n\r\n.first\r\n\r\nlast\r\n"
 TEXT = (

@@ -88,6 +88,23 @@ async def test_cell(phase: Phase, name: str, pipelined: bool) -> None:
             assert session is None or not session.usable
 
 
+OWN_TIMEOUTS = [
+    ("greeting", Phase.BANNER), ("command", Phase.EHLO), ("command", Phase.HELO), ("command", Phase.STARTTLS),
+    ("command", Phase.MAIL), ("command", Phase.RCPT), ("data_init", Phase.DATA), ("final", Phase.FINAL),
+    ("command", Phase.RSET),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "phase"), OWN_TIMEOUTS)
+async def test_cli07_each_phase_has_a_timeout_of_its_own(name: str, phase: Phase) -> None:
+    """All others have their minutes. CONNECT: below; content and QUIT: in `test_transactions`."""
+    tls = server_tls() if phase is Phase.STARTTLS else None
+    async with ScriptedMx({PHASES[phase]: Silence()}, tls=tls) as mx:
+        observation, _ = await reach(mx, phase, Timeouts(**{name: 0.1}), pipelined=False)
+    assert fact(observation) == (phase, Seen.TIMEOUT)
+    assert observation.reply is not None and observation.reply.text == "no reply within 0.1 s"
+
+
 def _ehlo_in_clear() -> str:
     return "250-mx.example.test\r\n250 STARTTLS"
 

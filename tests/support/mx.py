@@ -21,9 +21,10 @@ from typing import Any, NoReturn, Self, cast
 import trustme
 
 STAGES = frozenset(
-    ("BANNER", "EHLO", "HELO", "STARTTLS", "TLS", "MAIL", "RCPT", "DATA", "BODY", "FINAL", "RSET", "NOOP", "QUIT")
+    ("BANNER", "EHLO", "HELO", "STARTTLS", "TLS", "MAIL", "RCPT", "DATA", "BODY", "BDAT", "FINAL", "RSET", "NOOP", "QUIT")
 )
-"""TLS comes in place of the handshake, BODY when content begins to arrive, before it is read on."""
+"""TLS comes in place of the handshake, BODY when content, or a chunk of it, begins to arrive, before it is read on; BDAT
+behind a chunk, FINAL behind the last one."""
 
 EXTENSIONS = ("PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES")
 
@@ -73,18 +74,21 @@ Script = Mapping[str, Step | list[Any]]
 
 @dataclass
 class Message:
-    """What came up to a final dot. `raw` is as it was on the wire, without the end mark; `code` is that of the reply to
-    it, None while there is none."""
+    """What came up to a final dot, or in `chunks` of so many octets each. `raw` is as it was on the wire, without the end
+    mark; `code` is that of the reply to it, None while there is none."""
 
     mail: str
     rcpts: list[str]
     raw: bytes
     tls: bool
     code: int | None = None
+    chunks: tuple[int, ...] = ()
 
     @property
     def content(self) -> bytes:
         """With the dots unstuffed."""
+        if self.chunks:
+            return self.raw
         return (b"\r\n" + self.raw).replace(b"\r\n.", b"\r\n")[2:]
 
     @property
@@ -114,6 +118,7 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._mail = ""
         self._rcpts: list[str] = []
+        self._chunks: list[bytes] = []
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -185,12 +190,12 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     async def _command(self, verb: str, line: str) -> None:
-        own = {"EHLO": self._ehlo, "STARTTLS": self._starttls, "DATA": self._data}
+        own = {"EHLO": self._ehlo, "STARTTLS": self._starttls, "DATA": self._data, "BDAT": self._bdat}
         plain = {"HELO": "250 mx.example.test", "NOOP": "250 2.0.0 ok", "RSET": "250 2.0.0 ok", "QUIT": "221 2.0.0 bye"}
         if verb in own:
             await own[verb](line)
         elif verb == "MAIL":
-            self._rcpts = []
+            self._rcpts, self._chunks = [], []
             self._mail = line if await self._stage("MAIL", line, "250 2.1.0 ok") in (250, 252) else ""
         elif verb == "RCPT":
             code = await self._stage("RCPT", line, "250 2.1.5 ok" if self._mail else "503 5.5.1 need MAIL command")
@@ -232,6 +237,23 @@ class Connection(asyncio.Protocol):
         self.mx.messages.append(message)
         self.mx.stir()
         message.code = await self._stage("FINAL", "", "250 2.0.0 Ok: queued as MX123")
+
+    async def _bdat(self, line: str) -> None:
+        await self._stage("BODY", line, Pass())
+        size = int(line.split(" ")[1])
+        while len(self._buffer) < size:
+            await self._more()
+        self._chunks.append(bytes(self._buffer[:size]))
+        del self._buffer[:size]
+        if not line.upper().endswith(" LAST"):
+            await self._stage("BDAT", line, f"250 2.0.0 {size} octets" if self._rcpts else "503 5.5.1 need RCPT")
+            return
+        sizes = tuple(map(len, self._chunks))
+        message = Message(self._mail, self._rcpts, b"".join(self._chunks), self.tls, chunks=sizes)
+        self._mail, self._rcpts, self._chunks = "", [], []
+        self.mx.messages.append(message)
+        self.mx.stir()
+        message.code = await self._stage("FINAL", line, "250 2.0.0 Ok: queued as MX123")
 
     # ------------------------------------------------ steps
     async def _stage(self, stage: str, line: str, default: Step) -> int | None:

@@ -131,6 +131,11 @@ class Postfix:
         self._access[address] = reply
         self._write_access()
 
+    def set(self, parameter: str, value: str) -> None:
+        """From the next `reload` on."""
+        with (self._conf / "main.cf").open("a") as main:
+            main.write(f"{parameter} = {value}\n")
+
     def _write_access(self) -> None:
         lines = [f"{address} {reply}\n" for address, reply in self._access.items() if reply]
         (self._conf / "access").write_text("".join(lines))

@@ -77,6 +77,7 @@ class RemoteSession:
         *,
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
+        chunked: bool = False,
     ) -> EnvelopeReplies:
         self.transactions += 1
         mail = await self._observe(Phase.MAIL)
@@ -96,6 +97,11 @@ class RemoteSession:
         if final.reply is not None and final.reply.code == 250:
             self.remotes.taken.append(entry)
         return final
+
+    async def chunks(
+        self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
+    ) -> Observation:
+        raise AssertionError("not offered")
 
     async def no_content(self) -> None: ...
     async def reset(self) -> Observation:

@@ -1,0 +1,44 @@
+"""Content on its way to a peer, at the peer's pace (RFC 5321 sections 4.1.1.4, 4.5.3.2.5). What comes instead of its going
+through is an answer."""
+
+from collections.abc import AsyncIterator
+
+from mta.model.outcome import Seen
+from mta.smtp.replies import Answer
+from mta.smtp.stuffing import DotStuffer
+from mta.smtp.wire import Wire
+
+
+class Outflow:
+    """`timeout` in seconds, for each write to be taken."""
+
+    def __init__(self, wire: Wire, timeout: float) -> None:
+        self._wire, self._timeout = wire, timeout
+
+    async def write(self, piece: bytes) -> Answer | None:
+        if answer := self._wire.news():
+            return answer
+        self._wire.write(piece)
+        return await self.taken()
+
+    async def taken(self) -> Answer | None:
+        """Until more may be written, or something has come."""
+        if not await self._wire.drained(self._timeout):
+            return self._stalled()
+        return self._wire.news()
+
+    async def dotted(self, chunks: AsyncIterator[bytes]) -> Answer | None:
+        """All of it stuffed, without the final dot, until TCP has taken it."""
+        stuffer = DotStuffer()
+        async for chunk in chunks:
+            for piece in stuffer.pieces(chunk):
+                if answer := await self.write(piece):
+                    return answer
+        if answer := await self.write(stuffer.finish()):
+            return answer
+        if not await self._wire.flushed(self._timeout):
+            return self._stalled()
+        return self._wire.news()
+
+    def _stalled(self) -> Answer:
+        return Answer(Seen.TIMEOUT, None, (f"the server took no content for {self._timeout:g} s".encode(),))
