@@ -41,7 +41,8 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
-    "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON, "asyncio random secrets socket time"),
+    "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON,
+                    "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
             "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it

@@ -1,4 +1,4 @@
-"""The MTA-STS policies of the domains that we send to: found, kept in the spool, kept fresh (RFC 8461 sections 3, 5.1, 10.2).
+"""The MTA-STS policies of the domains that we send to: found, kept in the spool, kept fresh (RFC 8461 sections 3, 5.1, 10).
 
 Rules:
 - The TXT record is asked for with each delivery, which the resolver remembers; another id than the one we have asks for the

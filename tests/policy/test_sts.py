@@ -110,7 +110,9 @@ def test_b29_a_policy_without_mx_is_none_at_all(mode: str) -> None:
         parse_policy(f"version: STSv1\nmode: {mode}\nnmx: mx.example.net\nmax_age: 86400\n")
 
 
-@pytest.mark.parametrize("pattern", ["192.0.2.1", "[192.0.2.1]", "2001:db8::1", "[IPv6:2001:db8::1]", "*", "*.", "mx.*.test", ""])
+@pytest.mark.parametrize(
+    "pattern", ["192.0.2.1", "[192.0.2.1]", "2001:db8::1", "[IPv6:2001:db8::1]", "*", "*.", "mx.*.test", ""]
+)
 def test_b29_what_is_no_name_matches_nothing_and_spoils_nothing(pattern: str) -> None:
     policy = parse_policy(f"version: STSv1\nmode: enforce\nmx: {pattern}\nmx: mx.example.net\nmax_age: 86400\n")
     assert policy.mx == ("mx.example.net",)
