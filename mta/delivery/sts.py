@@ -208,8 +208,9 @@ class PolicyStore:
         while True:
             try:
                 await self._refresh_all()
-            except SpoolError as error:
-                self._observer(Trouble("warning", "MTA-STS policies could not be refreshed; trying again later", str(error)))
+            except Exception as error:  # whatever it was, the policies that there are stay in force
+                detail = f"{type(error).__name__}: {error}"
+                self._observer(Trouble("warning", "MTA-STS policies could not be refreshed; trying again later", detail))
             await asyncio.sleep(LOOK_INTERVAL)
 
     async def _refresh_all(self) -> None:

@@ -38,7 +38,7 @@ class PolicyServers:
             return Fetched(TlsResult.STS_WEBPKI_INVALID, detail=f"{host}: {error.verify_message}")
         except TimeoutError:
             return Fetched(TlsResult.STS_POLICY_FETCH_ERROR, detail=f"{host} did not answer in time")
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             return Fetched(TlsResult.STS_POLICY_FETCH_ERROR, detail=f"{host}: {error or type(error).__name__}")
 
     async def _get(self, host: str, allow_private: bool) -> str:
