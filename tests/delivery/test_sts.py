@@ -340,6 +340,18 @@ def test_b29_a_policy_that_changed_without_its_id_is_found_within_a_day(tmp_path
     play(tmp_path, story)
 
 
+def test_a_refresh_finds_a_new_id_too(tmp_path: Path):
+    async def story(scene: Scene, store: PolicyStore) -> None:
+        await store.of(DOMAIN)
+        scene.domain.record, scene.domain.text = "v=STSv1; id=2;", policy_file("new.example.org")
+        await asyncio.sleep(DAY)
+        policy = await store.of(DOMAIN)
+        assert policy is not None and policy.mx == ("new.example.org",)
+        assert len(scene.domain.fetched) == 2
+
+    play(tmp_path, story)
+
+
 def test_tls_06_a_refresh_that_fails_is_told_and_the_policy_stays(tmp_path: Path):
     """RFC 8461 section 3.3: the administrator hears of it."""
 

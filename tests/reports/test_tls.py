@@ -255,6 +255,21 @@ def test_the_world_s_reports_do_not_all_go_at_once(tmp_path: Path):
     run_virtual(main())
 
 
+def test_every_domain_gets_its_report(tmp_path: Path):
+    async def main() -> None:
+        scene = Scene(tmp_path)
+        domains = [f"d{number}.example" for number in range(70)]
+        scene.names.records = dict.fromkeys(domains, RECORD)
+        async with scene.stage() as stage:
+            for domain in domains:
+                stage.observe(session(domain))
+            await asyncio.sleep(TO_MIDNIGHT + LONGEST_DELAY + LOOK_INTERVAL)
+            found = {report.key.rpartition(":")[2] for report in await scene.reports()}
+            assert found == set(domains)
+
+    run_virtual(main())
+
+
 class Failing:
     """A spool, some verbs of which fail while `broken`."""
 

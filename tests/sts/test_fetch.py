@@ -119,6 +119,13 @@ async def test_tls_06_a_wildcard_certificate_is_good():
         assert (await servers(server.port)("example.org", True)).text == POLICY
 
 
+async def test_tls_06_a_name_that_is_no_dns_name_of_the_certificate_is_none():
+    async with WebServer("someone@example.org", common_name=HOST) as server:
+        server.answer = page(POLICY)
+        fetched = await servers(server.port)("example.org", True)
+    assert (fetched.result, server.requests) == (TlsResult.STS_WEBPKI_INVALID, [])
+
+
 async def test_tls_06_a_stranger_s_authority_is_not_believed():
     async with WebServer(HOST, issuer=trustme.CA()) as server:
         server.answer = page(POLICY)
