@@ -68,8 +68,8 @@ class Daemon:
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
-    policies: PolicyStore | None = None
-    tls_reports: TlsReports | None = None
+    policies: PolicyStore | None = field(default=None, init=False)
+    tls_reports: TlsReports | None = field(default=None, init=False)
     certificate: Certificate = field(default_factory=Certificate)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)

@@ -26,16 +26,20 @@ from mta.spool.base import Memory, Remembered, Spool, SpoolError
 
 PATIENCE = 10.0
 REST = 300.0
+"""Seconds; the rest is what RFC 8461 section 3.3 suggests."""
 LOOK_INTERVAL = 3600.0
+"""Seconds: how often it is looked for what is to be fetched again."""
 REFRESH_AFTER = 22 * 3600.0
 """Seconds: two looks before a policy for one day ends."""
 KEPT_FRESH = 30 * 86400.0
+"""Seconds."""
 USE_GRAIN = 86400.0
 """Seconds: a use is written down about once a day."""
 FETCHES_AT_ONCE = 50
 REFRESHES_AT_ONCE = 20
 DOMAINS_KEPT = 10_000
 OCTETS_KEPT = 4 * 2**20
+"""In memory: domains; policies as they were published."""
 NAMED_AT_MOST = 5
 """Domains that one warning names."""
 

@@ -1,6 +1,10 @@
 """MTA-STS: what is a record, what is a policy, and which mail servers it covers."""
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mta.model.tls import StsMode, StsPolicy
 from mta.policy.sts import LONGEST_AGE, NoPolicy, covers, parse_policy, policy_id
@@ -118,3 +122,17 @@ def test_b29_what_is_no_name_matches_nothing_and_spoils_nothing(pattern: str) ->
     assert policy.mx == ("mx.example.net",)
     alone = parse_policy(f"version: STSv1\nmode: enforce\nmx: {pattern}\nmax_age: 86400\n")
     assert not any(covers(alone, host) for host in (pattern, "mx.example.net", "192.0.2.1", "mx.a.test", "test"))
+
+
+_WORDS = st.sampled_from(
+    ["version: ", "STSv1", "mode: enforce", "mx: ", "*.", "max_age: 1", "\r\n", "\n", "v=STSv1;", "id=", "ß.", "xn--"]
+)
+
+
+@given(st.lists(_WORDS | st.text(max_size=5), max_size=30).map("".join))
+def test_b29_whatever_is_published_is_a_policy_or_none(text: str) -> None:
+    policy_id([text])
+    with contextlib.suppress(NoPolicy):
+        policy = parse_policy("version: STSv1\nmode: enforce\nmax_age: 1\nmx: a.test\n" + text)
+        assert policy.mx[0] == "a.test"
+        assert all(name.isascii() and name == name.lower() for name in policy.mx)

@@ -6,6 +6,8 @@ import gzip
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mta.model.events import Encrypted
 from mta.model.tls import TlsPolicy, TlsResult
@@ -68,6 +70,12 @@ def report(*facts: Encrypted) -> TlsReport:
 )  # fmt: skip
 def test_tls_10_who_asks_for_reports(texts: list[str], found: tuple[str, ...]) -> None:
     assert report_addresses(texts) == found
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=0x2FF) | st.sampled_from("%,;:@?=\r\n"), max_size=60))
+def test_tls_10_whatever_a_domain_asks_for_an_address_is_safe(text: str) -> None:
+    for address in report_addresses([f"v=TLSRPTv1; rua=mailto:a@example.org,mailto:{text}"]):
+        assert address.isascii() and address.isprintable() and "@" in address and "," not in address.partition('"')[0]
 
 
 @pytest.mark.parametrize(
