@@ -33,8 +33,9 @@ from mta.spool.base import Memory, Remembered, Spool, SpoolError
 
 FLUSH_INTERVAL = 60.0
 LOOK_INTERVAL = 600.0
-LONGEST_DELAY = 4 * 3600.0
-"""Seconds after the day's end within which its reports go out, so that not all of the world's go out at once."""
+SHORTEST_DELAY, LONGEST_DELAY = 2 * FLUSH_INTERVAL, 4 * 3600.0
+"""Seconds after the day's end between which its reports go out: all is counted by then, and not all of the world's go out at
+once."""
 WORTH = 86400.0
 KEPT = 3 * 86400.0
 """Seconds: for how long a report is tried; for how long counts wait for a name server."""
@@ -148,7 +149,7 @@ class TlsReports:
     def _is_due(self, name: str) -> bool:
         now = self._clock.now()
         if day_of(now) != self._today:
-            self._today, self._delay = day_of(now), self._chance.uniform(0, LONGEST_DELAY)
+            self._today, self._delay = day_of(now), self._chance.uniform(SHORTEST_DELAY, LONGEST_DELAY)
         return now >= begin_of(name.partition(" ")[0]) + DAY + self._delay
 
     async def _send(self, one: Remembered) -> None:

@@ -183,7 +183,7 @@ def test_what_is_no_count_counts_nothing(value: str) -> None:
 
 def test_what_a_domain_does_is_bounded_and_no_session_is_lost() -> None:
     failing = [
-        encrypted(TlsResult.VALIDATION_FAILURE, (TlsPolicy.MTA_STS, STS), address=f"192.0.2.{number % 250}", detail=str(number))
+        encrypted(TlsResult.VALIDATION_FAILURE, (TlsPolicy.MTA_STS, STS), address="192.0.2.1", detail=str(number))
         for number in range(1000)
     ]
     counted = tally(*failing).policies["sts", STS].failures
