@@ -42,6 +42,7 @@ KEPT = 3 * 86400.0
 DOMAINS_COUNTED = 10_000
 """Of a minute; sessions with others are not counted."""
 PAGE = 20
+COUNTS, REPORTS = "counts of encryption can't be kept", "reports of encryption can't all be sent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class TlsReports:
         self._counted: dict[str, Tally] = {}
         self._flushing = asyncio.Lock()
         self._today, self._delay = 0, 0.0
-        self._in_trouble = False
+        self._failing: set[str] = set()
 
     # ------------------------------------------------ counting
     def observe(self, fact: Fact) -> None:
@@ -116,35 +117,39 @@ class TlsReports:
         try:
             await self.flush()
         except SpoolError as error:
-            self._tell_trouble(error)
+            self._tell_trouble(COUNTS, error)
         else:
-            self._in_trouble = False
+            self._failing.discard(COUNTS)
 
     async def _send_for_ever(self) -> None:
         while True:
             try:
                 await self._send_due()
             except Exception as error:  # whatever it was, the counts are still in the spool
-                self._tell_trouble(error)
+                self._tell_trouble(REPORTS, error)
+            else:
+                self._failing.discard(REPORTS)
             await asyncio.sleep(LOOK_INTERVAL)
 
-    def _tell_trouble(self, error: Exception) -> None:
+    def _tell_trouble(self, what: str, error: Exception) -> None:
         """Loud once: only the first failure of a row is told."""
-        if not self._in_trouble:
-            what = "reports of encryption wait for the spool; they are tried again until it takes them"
-            self._observer(Trouble("warning", what, f"{type(error).__name__}: {error}"))
-        self._in_trouble = True
+        if what not in self._failing:
+            self._observer(Trouble("warning", f"{what}; trying again later", f"{type(error).__name__}: {error}"))
+        self._failing.add(what)
 
     # ------------------------------------------------ reporting
     async def _send_due(self) -> None:
-        """The days are over in the order of their names, so the first that is not over ends the look."""
-        after = ""
+        """The days are over in the order of their names, so the first that is not over ends the look. Raises the first
+        failure when everything has been tried."""
+        after, failures = "", list[BaseException]()
         while page := await self._spool.memories(Memory.TLS_RESULT, after, PAGE, self._clock.now()):
             due = [one for one in page if self._is_due(one.name)]
-            await asyncio.gather(*map(self._send, due))
+            failures += filter(None, await asyncio.gather(*map(self._send, due), return_exceptions=True))
             if len(due) < len(page):
-                return
+                break
             after = page[-1].name
+        for failure in failures:
+            raise failure
 
     def _is_due(self, name: str) -> bool:
         now = self._clock.now()
