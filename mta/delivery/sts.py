@@ -146,7 +146,8 @@ class PolicyStore:
                 found = await self._spool.recall(Memory.STS_POLICY, [name], self._clock.now())
             except SpoolError:
                 return None
-            self._recent.put(name, read_held(found[name].value) if name in found else None)
+            if name not in self._recent:  # else it came while this was looked up, and is newer
+                self._recent.put(name, read_held(found[name].value) if name in found else None)
         held = self._recent.get(name)
         return held if held is not None and self._clock.now() < held.expires_at else None
 

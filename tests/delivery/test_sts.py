@@ -394,6 +394,36 @@ def test_what_is_no_policy_in_the_spool_is_passed_over(tmp_path: Path, value: st
     run_virtual(main())
 
 
+class Slow:
+    """A spool that takes its time to answer the second question."""
+
+    def __init__(self, spool: SqliteSpool) -> None:
+        self._spool, self._asked = spool, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._spool, name)
+
+    async def recall(self, *what: object) -> object:
+        self._asked += 1
+        late = self._asked == 2
+        found = await self._spool.recall(*what)
+        await asyncio.sleep(5.0 if late else 0.0)
+        return found
+
+
+def test_what_was_fetched_is_not_forgotten_for_a_slow_word_of_the_spool(tmp_path: Path):
+    scene = Scene(tmp_path)
+
+    async def main() -> None:
+        async with scene.store() as outer:
+            store = scene.over(Slow(outer._spool))
+            assert all(await asyncio.gather(store.of(DOMAIN), store.of(DOMAIN)))
+            scene.domain.record = Lookup.TROUBLE
+            assert await store.of(DOMAIN) is not None
+
+    run_virtual(main())
+
+
 class Broken:
     """A spool whose disk is gone."""
 
