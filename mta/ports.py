@@ -11,7 +11,7 @@ from typing import Protocol
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
-from mta.model.tls import StsPolicy, Tlsa
+from mta.model.tls import StsPolicy, Tlsa, TlsResult
 
 
 class Clock(Protocol):
@@ -154,6 +154,22 @@ class StsPolicies(Protocol):
     async def of(self, domain: str) -> StsPolicy | None:
         """The MTA-STS policy that is in force for a domain, None where there is none (RFC 8461 section 3). Bounded in time;
         never raises for what a name server or web server does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came of asking a web server for a policy file: with SUCCESS its `text`, else why not."""
+
+    result: TlsResult
+    text: str = ""
+    detail: str = ""
+
+
+class FetchPolicy(Protocol):
+    async def __call__(self, domain: str, allow_private: bool) -> Fetched:
+        """The MTA-STS policy file of a domain (A-labels), as RFC 8461 section 3.3 has it. `allow_private`: from a web server
+        in our own network too. Bounded in time and size; never raises for what a server does."""
         ...
 
 

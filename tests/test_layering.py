@@ -30,8 +30,10 @@ LAYERS = {
     "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", ""),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
-    "alerts": ("model ports", "asyncio os signal ssl"),
     "dkim": ("", "cryptography"),
+    "http": ("", "asyncio ssl"),
+    "alerts": ("http model ports", "asyncio os signal ssl"),
+    "sts": ("http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
     "dns": ("model ports", "asyncio dns socket"),
     "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
     "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
@@ -40,7 +42,8 @@ LAYERS = {
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
-    "app.runtime": ("alerts app config dns listener passwords smtp spool " + COMMON, "asyncio random secrets socket time"),
+    "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON,
+                    "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dkim dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
             "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it

@@ -6,18 +6,14 @@ told of a URL is its host, since hooks have their secret in the path.
 """
 
 import asyncio
-import re
 import ssl
 from urllib.parse import SplitResult, urlsplit
 
-from mta import __version__
+from mta.http import connection, read_status, request
 from mta.ports import Called
 
 TIME_LIMIT = 30.0
 """Seconds."""
-HEADER_LINES = 200
-"""So many are read of an interim (1xx) answer."""
-_STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r?\n\Z")
 
 
 async def post(url: str, document: bytes, time_limit: float = TIME_LIMIT, tls: ssl.SSLContext | None = None) -> Called:
@@ -37,41 +33,12 @@ async def _exchange(parts: SplitResult, document: bytes, tls: ssl.SSLContext | N
     is_secure = parts.scheme == "https"
     context = (tls or ssl.create_default_context()) if is_secure else None
     port = parts.port or (443 if is_secure else 80)
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=context)
-    try:
+    async with connection(parts.hostname or "", port, context) as (reader, writer):
         writer.write(_request(parts, document))
-        return await _answer(reader)
-    finally:
-        writer.transport.abort()
+        return await read_status(reader)
 
 
 def _request(parts: SplitResult, document: bytes) -> bytes:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    lines = (
-        f"POST {target} HTTP/1.1",
-        f"Host: {parts.netloc}",
-        f"User-Agent: mta/{__version__}",
-        "Content-Type: application/json",
-        f"Content-Length: {len(document)}",
-        "Connection: close",
-    )
-    return "".join(f"{line}\r\n" for line in lines).encode("ascii") + b"\r\n" + document
-
-
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, str]:
-    """The final status. Raises ValueError for what is no HTTP."""
-    while True:
-        match = _STATUS.match(await reader.readline())
-        if match is None:
-            raise ValueError("no HTTP answer")
-        code = int(match[1])
-        if code >= 200:
-            return code, (match[2] or b"").decode("latin-1")
-        await _skip_fields(reader)
-
-
-async def _skip_fields(reader: asyncio.StreamReader) -> None:
-    for _ in range(HEADER_LINES):
-        if await reader.readline() in (b"\r\n", b"\n", b""):
-            return
-    raise ValueError("an interim answer without an end")
+    fields = {"Content-Type": "application/json", "Content-Length": str(len(document))}
+    return request("POST", target, parts.netloc, fields, document)

@@ -30,6 +30,7 @@ from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
 from mta.delivery.signing import Keyring, Signing
+from mta.delivery.sts import PolicyStore
 from mta.delivery.worker import Delivery
 from mta.listener.server import Listener, place
 from mta.listener.settings import ListenerSettings
@@ -39,6 +40,7 @@ from mta.observe.metrics import Metrics
 from mta.ports import Observer
 from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
+from mta.reports.tls import TlsReports
 from mta.scheduler import Scheduler
 from mta.smtp.pool import SessionPool
 from mta.spool.base import Recovered, Spool
@@ -68,6 +70,8 @@ class Daemon:
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
+    policies: PolicyStore | None = field(default=None, init=False)
+    tls_reports: TlsReports | None = field(default=None, init=False)
     certificate: Certificate = field(default_factory=Certificate)
     signing_keys: SigningKeys = field(default_factory=SigningKeys)
     signing: Signing = field(default_factory=Signing)
@@ -96,6 +100,8 @@ class Daemon:
     def observe(self, fact: Fact) -> None:
         self.metrics(fact)
         self.log(fact)
+        if self.tls_reports is not None:
+            self.tls_reports.observe(fact)
 
     # ------------------------------------------------ start
     async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
@@ -119,6 +125,10 @@ class Daemon:
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
         self._spawn("reconciling", reconcile_for_ever(self.spool, self.delivery, self.runtime.clock, self.observe))
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
+        if self.policies is not None:
+            self._spawn("MTA-STS policies", self.policies.run())
+        if self.tls_reports is not None:
+            self._spawn("reports of encryption", self.tls_reports.run())
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
         found = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
@@ -146,6 +156,7 @@ class Daemon:
         self.router = Router(
             world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
         )
+        self._build_tls()
         hosts = HostMemory()
         opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
         means = Means(self.spool, Letters(self.spool, self.signing), self.pool, opener, self.router, hosts)
@@ -170,6 +181,22 @@ class Daemon:
             lambda: settings.health(self.config),
         )
         self.control = ControlServer(config.control.socket, desk, self.observe)
+
+    def _build_tls(self) -> None:
+        config, world = self.config, self.runtime
+        if config.tls.mta_sts and world.fetch_policy is not None:
+            self.policies = PolicyStore(
+                self.spool,
+                world.resolver,
+                world.fetch_policy,
+                world.clock,
+                world.entropy.stream("policies"),
+                self.observe,
+                allow_private=config.delivery.allow_private_addresses,
+            )
+        if config.tls.report:
+            told = settings.tls_reports(config)
+            self.tls_reports = TlsReports(told, self.spool, world.resolver, world.clock, world.entropy, self.observe)
 
     def _tell_recovered(self, recovered: Recovered) -> None:
         if recovered.in_doubt:
@@ -215,6 +242,10 @@ class Daemon:
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
+        if self.policies is not None:
+            self.policies.allow_private = self.config.delivery.allow_private_addresses
+        if self.tls_reports is not None:
+            self.tls_reports.settings = settings.tls_reports(self.config)
         self.spool.doorbell.ring_notices()  # there may be a way now
 
     def _renew_certificate(self) -> None:
@@ -257,6 +288,8 @@ class Daemon:
         if new.submission.tls.certificate is None:  # a new one, or the first, is taken at once
             yield "[submission.tls]", old.submission.tls.certificate, None
         yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
+        yield "tls.mta_sts", old.tls.mta_sts, new.tls.mta_sts
+        yield "tls.report", old.tls.report, new.tls.report
         yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 
@@ -273,6 +306,10 @@ class Daemon:
         if hasattr(self, "control"):
             await self._quietly("sessions", self.pool.close())
             await self._quietly("control socket", self.control.close())
+        if self.policies is not None:
+            self.policies.close()
+        if self.tls_reports is not None:
+            await self._quietly("reports of encryption", self.tls_reports.flush())
         if hasattr(self, "spool"):
             await self._quietly("spool", self.spool.close())
 

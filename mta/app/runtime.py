@@ -20,10 +20,11 @@ from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
 from mta.passwords import Argon2Passwords
-from mta.ports import Callers, Clock, Connector, Entropy, Passwords, Reachability, Resolver
+from mta.ports import Callers, Clock, Connector, Entropy, FetchPolicy, Passwords, Reachability, Resolver
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite
+from mta.sts.fetch import PolicyServers
 
 
 class SystemClock:
@@ -58,6 +59,7 @@ class Runtime:
     certificate: Callable[[Config], Certificate] = system_certificate
     passwords: Passwords | None = None
     signing_keys: Callable[[Config], SigningKeys] = system_keys
+    fetch_policy: FetchPolicy | None = None
 
 
 async def listen(
@@ -91,14 +93,16 @@ def system_runtime(config: Config) -> Runtime:
             by_sender=config.lanes.fair_by == "sender",
         )
 
+    resolver = DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad)
     return Runtime(
         clock=clock,
         entropy=SystemEntropy(),
-        resolver=DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad),
+        resolver=resolver,
         reachability=look,
         connector=SmtpConnector(hostname(config), config.delivery.timeouts),
         listen=listen,
         callers=Callers(run_program, post),
         open_spool=open_spool,
         passwords=Argon2Passwords(),
+        fetch_policy=PolicyServers(resolver),
     )

@@ -16,6 +16,7 @@ from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
 from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
+from mta.reports.tls import TlsReportSettings
 from mta.scheduler import SchedulerSettings
 from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
@@ -132,3 +133,7 @@ def reports(config: Config) -> ReportSettings:
         alert_interval=config.alerts.interval,
         schedules=config.classes,
     )
+
+
+def tls_reports(config: Config) -> TlsReportSettings:
+    return TlsReportSettings(hostname(config), config.postmaster, locals_of(config))

@@ -53,6 +53,7 @@ def warnings(config: Config) -> Iterator[Problem]:
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
     yield from _health_warnings(config.alerts)
+    yield from _tls_report_warnings(config)
     for mail_class, policy in config.classes.items():
         key = f"class.{mail_class.label}"
         if policy.warn_after >= policy.give_up_after:
@@ -243,3 +244,12 @@ def _health_warnings(alerts: Alerts) -> Iterator[Problem]:
         first, second = getattr(alerts.warning, name), getattr(alerts.critical, name)
         if first and second and second < first:
             yield Problem(f"alerts.critical.{name}", f"below alerts.warning.{name}: it is never only warned of")
+
+
+def _tls_report_warnings(config: Config) -> Iterator[Problem]:
+    """RFC 8460 section 3: a report without a signature of who reports is ignored."""
+    if not config.tls.report or config.hostname is None:
+        return
+    own = f".{config.hostname.lower()}"
+    if not any(own.endswith(f".{table.domain.lower()}") for table in config.dkim):
+        yield Problem("tls.report", f"without [[dkim]] for {config.hostname} nobody heeds the reports (RFC 8460 section 3)")

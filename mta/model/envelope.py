@@ -18,12 +18,14 @@ class MailClass(IntEnum):
 
 class Kind(StrEnum):
     """Where a message comes from. What fails of a DSN is reported, never bounced; what fails of a report or an alert is
-    only counted and shown (interface.md section 4)."""
+    only counted and shown (interface.md section 4); what fails of a report on encryption is no matter (RFC 8460 section
+    5.5)."""
 
     MAIL = "mail"
     DSN = "dsn"
     REPORT = "report"
     ALERT = "alert"
+    TLS_REPORT = "tls-report"
 
 
 class DoubtOrder(StrEnum):

@@ -32,7 +32,7 @@ _ORDERS = {
     "resolve --sent": "resolved",
     "resolve --resend": "resolved",
 }
-_REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted"}
+_REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted", "tls-report": "tls_reported"}
 _NEEDS_A_LOOK = frozenset({"dead", "in_doubt"})
 
 Value = str | int | float | None

@@ -41,7 +41,7 @@ def notices_for(
     A held doubt is told to the sender as `delayed` (RFC 3464 section 2.3.3): it is neither failed nor tried again, and
     the one failed DSN a recipient may get has to stay free for what the person decides. It has a mark of its own, as it
     says something else than a delay and does not use up the one warning."""
-    if kind in (Kind.REPORT, Kind.ALERT):
+    if kind in (Kind.REPORT, Kind.ALERT, Kind.TLS_REPORT):
         return ()
     for_sender, for_postmaster = _told(event, held_doubt, warn, alerts)
     if relayed and event is Event.DELIVERED:

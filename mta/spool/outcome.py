@@ -154,7 +154,7 @@ def _record(
         mark(db, effects, row, result.notices, result.reply, host=result.host, phase=result.phase, step=step)
     if row.warned:
         row.overdue_at = row.expires_at
-    if row.kind != Kind.MAIL and row.status in (Status.FAILED, Status.DEAD):
+    if row.kind not in (Kind.MAIL, Kind.TLS_REPORT) and row.status in (Status.FAILED, Status.DEAD):
         db.execute("UPDATE messages SET untold = untold + 1 WHERE id = ?", (message_of(row.id),))
     if result.counted:  # else it is no word of the destination's
         effects.replies[row.destination] = str(result.reply)

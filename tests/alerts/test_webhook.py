@@ -58,7 +58,7 @@ async def test_it_gets_a_post_of_the_document():
         (b"220 mx.example.org ESMTP\r\n", False, "no HTTP answer"),
         (b"HTTP/1.1 20", False, "no HTTP answer"),
         (b"", False, "no HTTP answer"),
-        (b"HTTP/1.1 100 Continue\r\n" + b"X: y\r\n" * 1000, False, "an interim answer without an end"),
+        (b"HTTP/1.1 100 Continue\r\n" + b"X: y\r\n" * 1000, False, "a header section without an end"),
     ],
 )
 async def test_only_2xx_is_taken(answer: bytes, taken: bool, detail: str):

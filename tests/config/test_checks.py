@@ -11,6 +11,8 @@ from mta.config.model import Config
 
 QUIET = 'hostname = "mail.example.com"\npostmaster = "postmaster@example.com"\n'
 
+DKIM = '[[dkim]]\ndomain = "{}"\nselector = "s"\nkey = "/etc/mta/dkim.pem"\n'
+
 
 def config(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "mta.toml"
@@ -20,6 +22,11 @@ def config(tmp_path: Path, text: str) -> Config:
 
 def test_a_whole_configuration_is_not_warned_of(tmp_path: Path) -> None:
     assert not list(warnings(config(tmp_path, QUIET)))
+
+
+@pytest.mark.parametrize("domain", ["example.com", "mail.example.com"])
+def test_tls_10_reports_that_are_signed_are_not_warned_of(tmp_path: Path, domain: str) -> None:
+    assert not list(warnings(config(tmp_path, QUIET + "[tls]\nreport = true\n" + DKIM.format(domain))))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,8 @@ def test_a_whole_configuration_is_not_warned_of(tmp_path: Path) -> None:
         (QUIET + '[alerts.critical]\nurgent = "1s"\n', "alerts.critical.urgent"),
         (QUIET + '[class.bulk]\nmax_interval = "1s"\n', "class.bulk.max_interval"),
         (QUIET + '[class.bulk]\ndeadline = "3d"\n', "class.bulk.deadline"),
+        (QUIET + "[tls]\nreport = true\n", "tls.report"),
+        (QUIET + "[tls]\nreport = true\n" + DKIM.format("ample.com"), "tls.report"),
     ],
 )
 def test_what_is_probably_not_meant_is_warned_of(tmp_path: Path, text: str, key: str) -> None:

@@ -1,0 +1,1 @@
+"""MTA-STS policies, from the web servers that have them."""
