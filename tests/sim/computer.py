@@ -31,11 +31,12 @@ from mta.unix_socket import SocketTaken
 from tests.sim import invariants
 from tests.sim.course import START, Course
 from tests.sim.disk import Disk
+from tests.sim.faults import RELAY
 from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
 from tests.sim.loop import MACHINE, Machine
 from tests.sim.network import End, Network
-from tests.sim.scenario import Crash, DiskTrouble, Scenario
+from tests.sim.scenario import Crash, DiskTrouble, DomainPlan, Scenario
 
 EPOCH = 1_800_000_000.0
 SERVICE_RESTARTS = 5.0
@@ -255,7 +256,9 @@ def _config(scenario: Scenario, folder: Path) -> Config:
             "spool": {"url": f"sqlite:{folder}/spool.db", "min_free": "0B"},
             "submission": {"max_connections": settings.max_connections},
             "control": {"socket": f"{folder}/control.sock"},
-            "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS]},
+            "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS], "trust_ad": True},
+            "destination": [_destination(it) for it in scenario.domains if it.tls or it.max_sessions or it.rate],
+            "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if scenario.relay else [],
             "delivery": {
                 "in_doubt": settings.in_doubt,
                 "max_sessions": settings.max_sessions,
@@ -270,3 +273,8 @@ def _config(scenario: Scenario, folder: Path) -> Config:
         },
         context={"base": folder},
     )
+
+
+def _destination(domain: DomainPlan) -> dict[str, object]:
+    given = {"max_sessions": domain.max_sessions, "rate": domain.rate, "burst": domain.burst, "tls": domain.tls}
+    return {"match": domain.name, **{key: value for key, value in given.items() if value}}
