@@ -32,7 +32,7 @@ LAYERS = {
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
     "alerts": ("model ports", "asyncio os signal ssl"),
     "dns": ("model ports", "asyncio dns socket"),
-    "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
+    "smtp": ("model ports", "aiosmtplib asyncio cryptography os socket ssl"),
     "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": (COMMON, "asyncio"),
     "delivery": (COMMON, "asyncio"),

@@ -11,6 +11,7 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.security import Security, SecurityRules
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
 from mta.model.address import parse_address
@@ -185,7 +186,8 @@ async def house(
     names, hosts, pool, facts = Names(), HostMemory(), SessionPool(ReuseLimits()), []
     rules = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
     router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
-    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
+    security = Security(names, None, SecurityRules(), facts.append)
+    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port, security)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
     means = Means(spool, Letters(spool), pool, opener, router, hosts)
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)

@@ -1,0 +1,49 @@
+"""What a handshake is begun with, for each kind of demand (RFC 7435, RFC 8461 section 4.2, RFC 8446, RFC 8996).
+
+Rules: a context is shared by all sessions with the same kind of demand; the chain is verified by OpenSSL in the handshake,
+names and DANE records by `identity` behind it.
+"""
+
+import ssl
+from collections.abc import Callable
+from functools import cached_property
+
+from mta.model.tls import TlsDemand, TlsResult
+
+_RESULTS = {10: TlsResult.CERTIFICATE_EXPIRED, 62: TlsResult.CERTIFICATE_HOST_MISMATCH}
+"""By OpenSSL's X509_V_ERR; all others are a matter of trust."""
+
+Trust = Callable[[ssl.SSLContext], object]
+"""Gives a context its authorities."""
+
+
+class Contexts:
+    """`trust`: whom a certificate that is to be verified has to be from; the system's authorities without it."""
+
+    def __init__(self, trust: Trust = ssl.SSLContext.load_default_certs) -> None:
+        self._trust = trust
+
+    def fitting(self, demand: TlsDemand) -> ssl.SSLContext:
+        return self._verifying if demand.names and not demand.records else self._unverified
+
+    @cached_property
+    def _unverified(self) -> ssl.SSLContext:
+        """Encrypts, trusts anyone."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+    @cached_property
+    def _verifying(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # `identity` does it: with several names, and patterns
+        self._trust(context)
+        return context
+
+
+def failure(error: Exception | None) -> TlsResult | None:
+    """What was wrong with a certificate, None where the handshake failed for another reason."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return None
+    return _RESULTS.get(error.verify_code, TlsResult.CERTIFICATE_NOT_TRUSTED)
