@@ -49,9 +49,9 @@ class RoutingRules:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The hosts for a domain, in the order to be tried; `secure`: DNSSEC says so. `answers` holds what needs no lookup (an address literal's).
+    """The hosts for a domain, in the order to be tried. `answers` holds what needs no lookup (an address literal's).
     `skipped` says in words what was left out and why; `looped_at` is our own name where the list has it; `not_asked` is
-    how many hosts there are beyond `HOST_LIMIT`."""
+    how many hosts there are beyond `HOST_LIMIT`. `secure`: DNSSEC vouches for them."""
 
     domain: str
     exchangers: tuple[MailExchanger, ...]

@@ -16,7 +16,8 @@ from mta.smtp.session import SmtpSession
 
 class SmtpConnector:
     """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO; a name that is none for others (`laptop`,
-    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4). `trust` as in `Contexts`."""
+    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4). `trust` as in
+    `Contexts`."""
 
     def __init__(self, hostname: str, timeouts: Timeouts, trust: Trust = ssl.SSLContext.load_default_certs) -> None:
         self._hostname, self._timeouts = hostname, timeouts

@@ -47,3 +47,10 @@ def failure(error: Exception | None) -> TlsResult | None:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return None
     return _RESULTS.get(error.verify_code, TlsResult.CERTIFICATE_NOT_TRUSTED)
+
+
+def reason(error: Exception | None) -> str:
+    """Why a handshake has failed, "" where nothing says so."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not valid: {error.verify_message}"
+    return str(error or "")

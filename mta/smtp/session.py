@@ -8,6 +8,7 @@ MALFORMED, a cancellation or an exception the connection is closed, never reset 
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
@@ -18,7 +19,7 @@ from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, TlsDemand, TlsResult
 from mta.ports import EnvelopeReplies, Timeouts
-from mta.smtp.contexts import Contexts, failure
+from mta.smtp.contexts import Contexts, failure, reason
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.identity import Unproven, chain_of, verify
 from mta.smtp.inbox import Inbox
@@ -89,6 +90,8 @@ class SmtpSession:
         try:
             name, context = demand.server_name or self.host, self._contexts.fitting(demand)
             await self._client.starttls(server_hostname=name, tls_context=context, timeout=None)
+        except ssl.SSLError:  # a ValueError too, where a certificate is no good
+            raise
         except ValueError as error:
             raise ConnectionError(f"TLS can't ask for this host name: {error}") from error
         finally:
@@ -99,7 +102,7 @@ class SmtpSession:
         transport = cast("asyncio.Transport | None", self._client.transport)
         if error is not None or transport is None:
             seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
-            return self._not_encrypted(seen, f"TLS handshake failed: {str(error) or seen}", failure(error))
+            return self._not_encrypted(seen, f"TLS handshake failed: {reason(error) or seen}", failure(error))
         self._transport = transport
         self._wire = Wire(self._inbox, transport, self._tcp)
         self.extensions = {}
