@@ -96,6 +96,7 @@ class House:
     pool: SessionPool
     hosts: HostMemory
     names: Names
+    security: Security
     clock: Clock
     facts: list[Fact]
     count: int = 0
@@ -210,7 +211,7 @@ async def house(
     means = Means(spool, Letters(spool), pool, opener, router, hosts)
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
-        yield House(spool, delivery, pool, hosts, names, clock, facts)
+        yield House(spool, delivery, pool, hosts, names, security, clock, facts)
     finally:
         await pool.close()
         await spool.close()
