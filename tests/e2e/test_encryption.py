@@ -49,6 +49,12 @@ async def test_tls_05_b28_it_waits_with_the_reason(world: World, mx: ScriptedMx,
     assert "dane" in waiting["reply"]["text"].lower()
     assert mx.messages == []
 
+
+async def test_tls_05_when_the_lookup_succeeds_again_it_goes_on(world: World, mx: ScriptedMx) -> None:
+    world.dns.zones[f"_{world.port}._tcp.{HOST}", "TLSA"] = "SERVFAIL"
+    await world.daemon.start()
+    queue_id = await world.daemon.submit("ann@good.test")
+    await until(lambda: _answered(world, queue_id))
     publish(world, *in_zone([RECORD]))
     await until(lambda: world.daemon.has(queue_id, "sent"))
     assert mx.messages[0].tls
