@@ -110,6 +110,9 @@ class Attempt:
         session = self.means.sessions.take(self.claim.destination) if self._needs == NO_NEEDS else None
         if session is None:
             return False
+        if not self.means.opener.may_use(session, self.claim.destination):
+            self.means.sessions.dismiss(self.claim.destination, session)
+            return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
             self.means.sessions.dismiss(self.claim.destination, session)

@@ -30,6 +30,10 @@ class Opener:
         """How a session for mail with these `needs` is to be encrypted."""
         return await self._security.plan(destination, candidate, self._port, needs)
 
+    def may_use(self, session: Session, destination: str) -> bool:
+        """Whether a session that is open already is enough for what is configured at `destination`."""
+        return self._security.is_enough(session, destination)
+
     async def open(
         self, destination: str, candidate: Candidate, changes: set[Change], plan: Plan, needs: Needs
     ) -> Session | Verdict:

@@ -12,8 +12,8 @@ from mta.model.events import Encrypted
 from mta.model.tls import StsPolicy, TlsResult
 from mta.policy.destinations import Destinations
 from mta.policy.routing import Candidate
-from mta.policy.tls import Needs, Peer, Plan, asks_sts, asks_tlsa, plan, tlsa_bases
-from mta.ports import Lookup, Observer, Resolver, StsPolicies, TlsaAnswer
+from mta.policy.tls import Needs, Peer, Plan, asks_sts, asks_tlsa, meets, plan, tlsa_bases
+from mta.ports import Lookup, Observer, Resolver, Session, StsPolicies, TlsaAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,9 @@ class Security:
         if found.refusal is not None and found.flaw is not None:
             self.tell(destination, candidate, found, found.flaw, found.refusal.reply.text)
         return found
+
+    def is_enough(self, session: Session, destination: str) -> bool:
+        return meets(self.rules.destinations.rule(destination).tls, session.tls, session.verified)
 
     async def _tlsa(self, candidate: Candidate, port: int) -> tuple[str, TlsaAnswer | None]:
         """Of the first name that has records, or can't be asked."""

@@ -187,6 +187,18 @@ def _refusal(status: str, text: str, disposition: Disposition = Disposition.TRAN
     return Verdict(disposition, Scope.SESSION, status, finding(status, text), phase)
 
 
+def at_relay(demand: TlsDemand, host: str, needs: Needs) -> Plan:
+    """The session with a relay that the configuration names, and thereby vouches for; `demand` is what it asks there."""
+    if not needs.required or (demand.required and demand.verified):
+        return Plan(demand)
+    return Plan(TlsDemand(TlsPolicy.REQUIRETLS, required=True, names=(host,))) if demand.wanted else _never(needs)
+
+
+def meets(level: TlsLevel, tls: str, verified: str) -> bool:
+    """Whether a session that is there, opened for other mail perhaps, is enough for `level`."""
+    return bool(verified if level in (TlsLevel.VERIFY, TlsLevel.DANE) else tls) or level in (TlsLevel.NONE, TlsLevel.MAY)
+
+
 # ---------------------------------------------------------------- the texts
 def _dane_text(peer: Peer) -> tuple[tuple[TlsPolicy, str], ...]:
     answer = peer.tlsa

@@ -7,11 +7,11 @@ import ssl
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.ports import Timeouts
-from mta.smtp.contexts import Contexts, Trust
 from mta.smtp.dialogue import Client, complaint, unanswered
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import observation
 from mta.smtp.session import SmtpSession
+from mta.smtp.verification import Contexts, Trust
 
 
 class SmtpConnector:

@@ -19,12 +19,12 @@ from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, TlsDemand, TlsResult
 from mta.ports import EnvelopeReplies, Timeouts
-from mta.smtp.contexts import Contexts, failure, reason
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.identity import Unproven, chain_of, verify
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import Answer, observation, parse_extensions
 from mta.smtp.stuffing import DotStuffer
+from mta.smtp.verification import Contexts, failure, reason
 from mta.smtp.wire import Wire
 
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
@@ -88,7 +88,8 @@ class SmtpSession:
         self._client.last_ehlo_response = aiosmtplib.SMTPResponse(250, "\n".join(("", *lines)))
         self._dialogue.upgrading = True
         try:
-            name, context = demand.server_name or self.host, self._contexts.fitting(demand)
+            host = self.address if self.host.startswith("[") else self.host  # there are no address literals in TLS
+            name, context = demand.server_name or host, self._contexts.of(demand)
             await self._client.starttls(server_hostname=name, tls_context=context, timeout=None)
         except ssl.SSLError:  # a ValueError too, where a certificate is no good
             raise
@@ -108,7 +109,7 @@ class SmtpSession:
         self.extensions = {}
         connection = transport.get_extra_info("ssl_object")
         try:
-            self.verified = verify(demand, chain_of(connection))
+            self.verified = verify(demand, chain_of(connection)) if demand.verified else ""
         except Unproven as flaw:
             return self._not_encrypted(Seen.LOST, str(flaw), flaw.result)
         self.tls = f"{connection.version()} {connection.cipher()[0]}"

@@ -12,7 +12,9 @@ from mta.policy.tls import (
     Peer,
     asks_sts,
     asks_tlsa,
+    at_relay,
     in_words,
+    meets,
     of_host,
     plan,
     requiretls,
@@ -248,6 +250,29 @@ def test_tls_09_the_parameter_of_mail() -> None:
         verdict = requiretls(extensions, verified=verified, strict=True)
         assert isinstance(verdict, Verdict)
         assert (verdict.status, verdict.disposition, verdict.scope) == ("5.7.30", Disposition.PERMANENT, Scope.SESSION)
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_tls_09_a_relay_is_vouched_for_by_the_configuration_and_proves_to_be_it(verified: bool) -> None:
+    names = ("relay.example.net",)
+    own = TlsDemand(TlsPolicy.CONFIGURED, required=True, names=names if verified else ())
+    assert at_relay(own, *names, Needs()).demand is own
+    asked = at_relay(own, *names, REQUIRED)
+    assert asked.refusal is None and asked.demand.required and asked.demand.names == names
+    never = at_relay(TlsDemand(TlsPolicy.NONE, wanted=False), *names, REQUIRED).refusal
+    assert never is not None and never.status == "5.7.10"
+
+
+def test_a_session_at_hand_is_enough_for_what_it_has_shown() -> None:
+    shown = [("", ""), ("TLSv1.3 X", ""), ("TLSv1.3 X", "pkix")]
+    enough = {level: [meets(level, tls, verified) for tls, verified in shown] for level in TlsLevel}
+    assert enough == {
+        TlsLevel.NONE: [True, True, True],
+        TlsLevel.MAY: [True, True, True],
+        TlsLevel.ENCRYPT: [False, True, True],
+        TlsLevel.VERIFY: [False, False, True],
+        TlsLevel.DANE: [False, False, True],
+    }
 
 
 # ---------------------------------------------------------------- what follows

@@ -97,3 +97,26 @@ async def test_tls_1_2_shows_its_chain_too() -> None:
         session = await greeted(mx)
         assert fact(await session.starttls(demand)) == (Phase.TLS, Seen.REPLY)
         assert session.verified == "dane"
+
+
+@pytest.mark.parametrize(("names", "proved"), [(("127.0.0.1",), True), ((HOST,), False)])
+async def test_an_address_literal_is_verified_as_an_address(names: tuple[str, ...], proved: bool) -> None:
+    async with ScriptedMx(tls=context(issued(ROOT, *names))) as mx:
+        session = await greeted(mx)
+        session.host = "[127.0.0.1]"
+        observation = await session.starttls(TlsDemand(required=True, names=("[127.0.0.1]",)))
+        assert (observation.tls, session.verified) == (
+            (None, "pkix") if proved else (TlsResult.CERTIFICATE_HOST_MISMATCH, "")
+        )
+
+
+@pytest.mark.parametrize("name", ["mx.example.test", "other.example.test"])
+async def test_one_of_several_names(name: str) -> None:
+    """A pattern too."""
+    async with ScriptedMx(tls=context(issued(ROOT, name))) as mx:
+        session = await greeted(mx)
+        observation = await session.starttls(TlsDemand(required=True, names=("a.test", "*.example.test")))
+        assert (observation.seen, session.verified) == (Seen.REPLY, "pkix")
+        session = await greeted(mx)
+        observation = await session.starttls(TlsDemand(required=True, names=("a.test", "*.test")))
+        assert (observation.tls, session.verified) == (TlsResult.CERTIFICATE_HOST_MISMATCH, "")
