@@ -7,10 +7,12 @@ import dns.flags
 import pytest
 import trustme
 
-from tests.e2e.world import World
+from tests.e2e.world import SENDER, World
 from tests.support.certificates import chain, context, in_zone, issued, tlsa
 from tests.support.daemon import until
 from tests.support.mx import EXTENSIONS, ScriptedMx
+from tests.support.smtp_client import SmtpClient
+from tests.support.tls import NAME, client_context, files
 
 HOST = "mx1.good.test"
 LEAF = issued(trustme.CA(), "another.test")
@@ -87,3 +89,53 @@ async def test_what_is_configured_holds_from_the_reload_on(world: World, mx: Scr
 async def _answered(world: World, queue_id: str) -> dict[str, Any] | None:
     (recipient,) = (await world.daemon.show(queue_id))["recipients"]
     return recipient if recipient["reply"] else None
+
+
+async def _submit_inside_tls(world: World, parameters: str, fields: str = "") -> str:
+    """The queue id."""
+    async with await SmtpClient.connect(world.daemon.endpoint) as client:
+        await client.command("EHLO c.test")
+        assert (await client.command("STARTTLS")).startswith("220 ")
+        await client.writer.start_tls(client_context(), server_hostname=NAME)
+        for line in ("EHLO c.test", f"MAIL FROM:<{SENDER}>{parameters}", "RCPT TO:<ann@good.test>", "DATA"):
+            assert (await client.command(line))[0] in "23", line
+        reply = await client.command(f"From: {SENDER}\r\n{fields}Subject: a secret\r\n\r\nthe secret itself\r\n.")
+    assert reply.startswith("250 2.0.0 Ok: queued as "), reply
+    return reply.split()[-1]
+
+
+def _offer_tls(world: World) -> None:
+    certificate, key = files(world.folder)
+    world.configure("submission.tls", certificate=str(certificate), key=str(key))
+
+
+async def test_tls_09_requiretls_from_one_end_to_the_other(world: World, mx: ScriptedMx) -> None:
+    _offer_tls(world)
+    publish(world, *in_zone([RECORD]))
+    await world.daemon.start()
+    queue_id = await _submit_inside_tls(world, " REQUIRETLS")
+    await until(lambda: world.daemon.has(queue_id, "sent"))
+    assert mx.messages[0].tls and mx.messages[0].mail.endswith(" REQUIRETLS")
+
+
+async def test_tls_09_what_can_not_be_sent_so_comes_back_without_its_text(world: World, mx: ScriptedMx) -> None:
+    """5.7.30; RET=FULL changes nothing."""
+    _offer_tls(world)
+    publish(world, *in_zone([RECORD]))
+    mx.extensions = EXTENSIONS
+    await world.daemon.start()
+    queue_id = await _submit_inside_tls(world, " REQUIRETLS RET=FULL")
+    await until(lambda: world.daemon.has(queue_id, "failed"))
+    (bounce,) = await until(world.bounces)
+    assert b"Status: 5.7.30" in bounce.content
+    assert b"a secret" in bounce.content and b"the secret itself" not in bounce.content
+    assert mx.messages == []
+
+
+async def test_tls_08_tls_required_no_goes_where_dane_would_keep_it_back(world: World, mx: ScriptedMx) -> None:
+    _offer_tls(world)
+    publish(world, "3 1 1 " + "00" * 32)
+    await world.daemon.start()
+    queue_id = await _submit_inside_tls(world, "", "TLS-Required: No\r\n")
+    await until(lambda: world.daemon.has(queue_id, "sent"))
+    assert mx.messages[0].tls and b"TLS-Required: No\r\n" in mx.messages[0].content
