@@ -54,7 +54,9 @@ def verify(demand: TlsDemand, chain: Sequence[bytes]) -> str:
         raise Unproven(TlsResult.CERTIFICATE_NOT_TRUSTED, "the server sent no certificate")
     try:
         return _by_dane(demand, chain) if demand.records else _by_name(demand.names, chain[0])
-    except ValueError as error:
+    except Unproven:
+        raise
+    except Exception as error:  # of a stranger's making; readers of certificates have many words for what they can't read
         raise Unproven(TlsResult.VALIDATION_FAILURE, f"the certificate can't be read: {error}") from None
 
 
@@ -137,8 +139,8 @@ def _verify_below(anchor: x509.Certificate, chain: Sequence[bytes], names: Seque
         try:
             policy.build_server_verifier(x509.DNSName(name)).verify(leaf, above)
             return
-        except VerificationError as error:
-            failure = error
+        except (VerificationError, ValueError) as error:  # ValueError: no certificate can be for such a name
+            failure = VerificationError(str(error))
     raise failure
 
 

@@ -59,6 +59,20 @@ def test_a_certificate_that_is_cut_short_is_no_crash(cut: int) -> None:
     assert unproven(TlsDemand(names=(HOST,)), [sent[0][:cut]]) is TlsResult.VALIDATION_FAILURE
 
 
+def test_a_certificate_of_no_known_version_is_no_crash() -> None:
+    sent = chain(issued(ROOT, HOST), ROOT)
+    strange = sent[0].replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1)
+    assert strange != sent[0]
+    assert unproven(TlsDemand(names=(HOST,)), [strange]) is TlsResult.VALIDATION_FAILURE
+    assert unproven(dane(tlsa(2, 1, 1, sent[1])), [strange, sent[1]]) is TlsResult.VALIDATION_FAILURE
+    assert verify(dane(Tlsa(3, 0, 0, strange)), [strange]) == "dane"
+
+
+def test_a_name_that_no_certificate_can_be_for_does_not_spoil_the_others() -> None:
+    sent = chain(issued(ROOT, HOST), ROOT)
+    assert verify(dane(tlsa(2, 1, 1, sent[1]), names=("mx_1.example.test", HOST)), sent) == "dane"
+
+
 # ---------------------------------------------------------------- DANE-TA
 @pytest.mark.parametrize(("selector", "matching"), KINDS)
 def test_tls_04_dane_ta_in_each_form(selector: int, matching: int) -> None:
