@@ -5,7 +5,8 @@ at most once per host and attempt. Where encryption is not required (RFC 3207, R
 not the delivery, and is remembered; where it is, nothing is sent without it.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 
 from mta.delivery.hosts import HostMemory
 from mta.delivery.security import Security
@@ -15,6 +16,9 @@ from mta.policy.classify import Situation, classify
 from mta.policy.routing import Candidate
 from mta.policy.tls import Needs, Plan, not_offered, of_host, weakened
 from mta.ports import Connector, Session, Sessions
+
+Tell = Callable[..., None]
+"""`Security.tell` of one host: what came of the encryption, and the reason."""
 
 
 class Opener:
@@ -42,13 +46,14 @@ class Opener:
         if plan.refusal is not None:
             return plan.refusal
         demand = weakened(plan.demand) if Change.UNVERIFIED in changes else plan.demand
+        tell = partial(self._security.tell, destination, candidate, plan)
         while True:
             session, observation = await self._connect(destination, candidate)
             ruling = classify(observation, Situation(repeated=frozenset(changes)))
             try:
                 if session is not None and ruling.action is Action.GO:
                     session.demand = demand
-                    ruling = await self._introduce(session, changes, replace(plan, demand=demand), destination, candidate)
+                    ruling = await self._introduce(session, changes, tell)
                     if ruling.action is Action.GO:
                         kept, session = session, None
                         return kept
@@ -91,30 +96,22 @@ class Opener:
             return ruling
         return classify(await session.hello("EHLO"), _situation(session, changes))
 
-    async def _introduce(
-        self, session: Session, changes: set[Change], plan: Plan, destination: str, candidate: Candidate
-    ) -> Ruling:
+    async def _introduce(self, session: Session, changes: set[Change], tell: Tell) -> Ruling:
         verb = "HELO" if Change.RECONNECT_HELO in changes else "EHLO"
         observation = await session.hello(verb)
         ruling = classify(observation, _situation(session, changes))
         if ruling.change is Change.HELO:
             ruling = classify(await session.hello("HELO"), _situation(session, changes))
-        if ruling.action is not Action.GO or not plan.demand.wanted:
+        if ruling.action is not Action.GO or not session.demand.wanted:
             return ruling
         if "STARTTLS" not in session.extensions:
-            self._security.tell(destination, candidate, plan, TlsResult.STARTTLS_NOT_SUPPORTED)
-            return Ruling(Action.NEXT, verdict=not_offered(plan.demand)) if plan.demand.required else ruling
+            tell(TlsResult.STARTTLS_NOT_SUPPORTED)
+            return Ruling(Action.NEXT, verdict=not_offered(session.demand)) if session.demand.required else ruling
         if self._is_to_be_clear(session, changes):
             return ruling
-        return await self._encrypt(session, changes, plan, destination, candidate)
-
-    async def _encrypt(
-        self, session: Session, changes: set[Change], plan: Plan, destination: str, candidate: Candidate
-    ) -> Ruling:
-        observation = await session.starttls(plan.demand)
+        observation = await session.starttls(session.demand)
         if Change.UNVERIFIED not in changes:  # told of already
-            detail = "" if observation.reply is None else str(observation.reply)
-            self._security.tell(destination, candidate, plan, _result(observation, session, plan), detail)
+            tell(_result(observation, session), "" if observation.reply is None else str(observation.reply))
         return await self._after(observation, session, changes)
 
     def _is_to_be_clear(self, session: Session, changes: set[Change]) -> bool:
@@ -123,9 +120,9 @@ class Opener:
         return Change.RECONNECT_CLEAR in changes or self._hosts.speaks_clear(session.address)
 
 
-def _result(observation: Observation, session: Session, plan: Plan) -> TlsResult:
+def _result(observation: Observation, session: Session) -> TlsResult:
     if session.tls:
-        return plan.flaw or TlsResult.SUCCESS
+        return TlsResult.SUCCESS
     if observation.phase is Phase.STARTTLS:
         return TlsResult.STARTTLS_NOT_SUPPORTED
     return observation.tls or TlsResult.VALIDATION_FAILURE

@@ -64,9 +64,12 @@ class Security:
         return await self.policies.of(destination) if self.policies is not None else None
 
     def tell(self, destination: str, candidate: Candidate, planned: Plan, result: TlsResult, detail: str = "") -> None:
-        """How encryption went; at an address literal there is nobody to be told of it."""
+        """How encryption went; at an address literal there is nobody to be told of it. What was wrong with a policy from the
+        beginning is not made good by a handshake."""
         if destination.startswith("["):
             return
+        if result is TlsResult.SUCCESS:
+            result = planned.flaw or result
         fact = Encrypted(destination, planned.policies, result, candidate.host, candidate.address, detail)
         self.observer(fact)
 

@@ -317,3 +317,30 @@ async def test_an_address_literal_is_told_to_nobody_and_has_no_policy(tmp_path: 
         assert len(mx.messages) == 1
         assert policies.asked == []
         assert not any(isinstance(it, Encrypted) for it in home.facts)
+
+
+@pytest.mark.parametrize(
+    ("row", "result"),
+    [
+        ("DANE, the record is the server's", TlsResult.SUCCESS),
+        ("DANE, no record can be used", TlsResult.TLSA_INVALID),
+        ("DANE, the lookup fails", TlsResult.DNSSEC_INVALID),
+        ('`tls = "dane"`, nothing published', TlsResult.DANE_REQUIRED),
+        ("MTA-STS enforce, server not in it", TlsResult.VALIDATION_FAILURE),
+        ('`tls = "may"`, nothing published', TlsResult.SUCCESS),
+    ],
+)
+async def test_what_is_told_of_a_session(row: str, result: TlsResult, tmp_path: Path):
+    """RFC 8460 section 4.3: one fact, also where none was opened; a handshake makes no bad records good."""
+    rules, policies, answer = surroundings(row, "certificate fits")
+    given = {"rules": rules, "policies": policies, "connector": connector()}
+    async with server("certificate fits") as mx, house(tmp_path, mx.port, **given) as home:
+        one_mx(home)
+        home.names.secure, home.names.tlsas = True, {HOST: answer} if answer else {}
+        await home.submit("ann@example.org")
+        await home.deliver()
+        (fact,) = [it for it in home.facts if isinstance(it, Encrypted)]
+        assert (fact.domain, fact.host, fact.address, fact.result) == ("example.org", HOST, "127.0.0.1", result)
+        assert [policy for policy, _ in fact.policies] == (
+            [TlsPolicy.DANE] if answer else [TlsPolicy.MTA_STS] if policies.known else []
+        )
