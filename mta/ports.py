@@ -11,7 +11,7 @@ from typing import Protocol
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
-from mta.model.tls import StsPolicy, Tlsa, TlsResult
+from mta.model.tls import StsPolicy, Tlsa, TlsDemand, TlsResult
 
 
 class Clock(Protocol):
@@ -224,6 +224,14 @@ class Session(Protocol):
         ...
 
     @property
+    def verified(self) -> str:
+        """How the server has proved who it is: "dane", "pkix", "" not at all."""
+        ...
+
+    demand: TlsDemand
+    """What it was opened under; whoever opens it says so."""
+
+    @property
     def extensions(self) -> Mapping[str, str]:
         """Keyword in upper case -> parameters, of the latest EHLO reply of this connection; empty after HELO."""
         ...
@@ -247,8 +255,9 @@ class Session(Protocol):
         """EHLO or HELO. The phase of the observation is EHLO, HELO or (EHLO inside TLS) EHLO_TLS."""
         ...
 
-    async def starttls(self) -> Observation:
-        """STARTTLS and the handshake, unverified. Phase STARTTLS when the command was not answered 220, else TLS."""
+    async def starttls(self, demand: TlsDemand) -> Observation:
+        """STARTTLS and the handshake, in which the server proves what `demand` asks. Phase STARTTLS when the command was not
+        answered 220, else TLS: LOST where it has not proved it, and the connection is closed."""
         ...
 
     async def envelope(

@@ -35,7 +35,7 @@ LAYERS = {
     "alerts": ("http model ports", "asyncio os signal ssl"),
     "sts": ("http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
     "dns": ("model ports", "asyncio dns socket"),
-    "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
+    "smtp": ("model ports", "aiosmtplib asyncio cryptography os socket ssl"),
     "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": (COMMON, "asyncio"),
     "delivery": (COMMON, "asyncio"),

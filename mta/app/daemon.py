@@ -29,6 +29,7 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.security import Security, SecurityRules
 from mta.delivery.signing import Keyring, Signing
 from mta.delivery.sts import PolicyStore
 from mta.delivery.worker import Delivery
@@ -64,6 +65,7 @@ class Daemon:
     listener: Listener = field(init=False)
     pool: SessionPool = field(init=False)
     router: Router = field(init=False)
+    security: Security = field(init=False)
     delivery: Delivery = field(init=False)
     deadlines: Deadlines = field(init=False)
     scheduler: Scheduler = field(init=False)
@@ -158,7 +160,8 @@ class Daemon:
         )
         self._build_tls()
         hosts = HostMemory()
-        opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
+        self.security = Security(world.resolver, self.policies, settings.security(config), self.observe)
+        opener = Opener(world.connector, self.pool, hosts, config.delivery.port, self.security)
         means = Means(self.spool, Letters(self.spool, self.signing), self.pool, opener, self.router, hosts)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
@@ -240,6 +243,7 @@ class Daemon:
         self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        self._secure_anew(settings.security(self.config))
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
         if self.policies is not None:
@@ -247,6 +251,12 @@ class Daemon:
         if self.tls_reports is not None:
             self.tls_reports.settings = settings.tls_reports(self.config)
         self.spool.doorbell.ring_notices()  # there may be a way now
+
+    def _secure_anew(self, rules: SecurityRules) -> None:
+        """What is open may be less than is asked for now."""
+        if rules != self.security.rules:
+            self.security.rules = rules
+            self.pool.renew()
 
     def _renew_certificate(self) -> None:
         """One that is no good, or gone, leaves the one before: clients rely on it."""

@@ -7,6 +7,7 @@ from mta.app.upkeep import Waits
 from mta.config.model import Config, CriticalLimits, WarningLimits
 from mta.config.users import NOBODY, Users
 from mta.control.health import HealthRules, Limits
+from mta.delivery.security import SecurityRules
 from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
 from mta.model.envelope import MailClass, Notice
@@ -68,6 +69,10 @@ def destinations(config: Config) -> Destinations:
     """The passwords of relays are read by `app`, which keeps them."""
     routes = tuple(RouteRule(table.match, table.via, table.source) for table in config.route)
     return Destinations(tuple(table.rule for table in config.destination), routes)
+
+
+def security(config: Config) -> SecurityRules:
+    return SecurityRules(destinations(config), config.tls.dane)
 
 
 def scheduler(config: Config) -> SchedulerSettings:

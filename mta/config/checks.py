@@ -54,6 +54,8 @@ def warnings(config: Config) -> Iterator[Problem]:
     yield from _limit_warnings(config)
     yield from _health_warnings(config.alerts)
     yield from _tls_report_warnings(config)
+    if config.dns.nameservers:
+        yield from dane_warnings(config, (host for host, _ in config.dns.nameservers))
     for mail_class, policy in config.classes.items():
         key = f"class.{mail_class.label}"
         if policy.warn_after >= policy.give_up_after:
@@ -237,6 +239,18 @@ def _limit_warnings(config: Config) -> Iterator[Problem]:
         yield Problem("submission.max_message_size", 'below "64KiB" (RFC 5321 section 4.5.3.1.7)')
     if config.submission.max_recipients < SMALLEST_LIMIT_OF_RECIPIENTS:
         yield Problem("submission.max_recipients", "below 100 (RFC 5321 section 4.5.3.1.8)")
+
+
+def dane_warnings(config: Config, nameservers: Iterable[str]) -> Iterator[Problem]:
+    """DANE rests on what the name server says it has validated, and on the way to it (RFC 7672 section 2.1)."""
+    if config.dns.trust_ad or any(ipaddress.ip_address(it.partition("%")[0]).is_loopback for it in nameservers):
+        return
+    why = "no name server is on this machine: expected a validating one there, or dns.trust_ad where the way to it is safe"
+    for table in config.destination:
+        if table.tls == "dane":
+            yield Problem("destination.tls", f"mail to {', '.join(table.match)} waits until it fails: {why}")
+    if config.tls.dane:
+        yield Problem("tls.dane", f"DANE is not followed: {why}")
 
 
 def _health_warnings(alerts: Alerts) -> Iterator[Problem]:

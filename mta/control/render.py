@@ -211,6 +211,10 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
         yield "deadline", f"{clock(document['deliver_by'])}, {_DEADLINES.get(document['deliver_by_mode'], '')}"
     if asked := [f"{name.upper()}={document[name]}" for name in ("ret", "envid") if document[name]]:
         yield "DSN", " ".join(asked)
+    if document.get("require_tls"):
+        yield "encryption", "REQUIRETLS: verified, and on to servers alone that hold to it too"
+    elif document.get("tls_optional"):
+        yield "encryption", "TLS-Required: No, so what its receivers demand of encryption keeps it from nobody"
     if any(recipient["finished_at"] is None for recipient in document["recipients"]):
         yield "gives up", clock(document["expires_at"])
     if document["damaged"]:

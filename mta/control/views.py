@@ -49,6 +49,8 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "ret": view.ret or None,
         "envid": view.envid or None,
         "submitter": view.submitter or None,
+        "require_tls": view.require_tls,
+        "tls_optional": view.tls_optional,
         "untold": view.untold,
     }
 

@@ -9,7 +9,7 @@ looked at before each host and just before MAIL (RFC 2852 section 4.1): what it 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
@@ -17,11 +17,13 @@ from mta.delivery.opening import Opener
 from mta.delivery.results import Conclusion, too_late
 from mta.delivery.route import Router
 from mta.delivery.transaction import Result, Transaction, parameters
+from mta.model.envelope import Kind
 from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
 from mta.policy.routing import Candidate
+from mta.policy.tls import NO_NEEDS, Needs, in_words
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.policy.utf8 import together
 from mta.ports import Clock, Session, Sessions
@@ -65,6 +67,8 @@ class Attempt:
     _session: Session | None = None
     _kept: tuple[Session, bool] | None = None
     _later: bool = False
+    _required: bool = False
+    """Encryption with the host that is being tried."""
     _unfit: dict[str, Verdict] = field(default_factory=dict)
     """By address: hosts that can't take this mail."""
 
@@ -91,15 +95,25 @@ class Attempt:
         return [it for it in self.claim.recipients if it.id not in self.conclusions]
 
     @property
+    def _needs(self) -> Needs:
+        """A report of what became of a message goes on without what the message needed (RFC 8689 section 5)."""
+        kind = self.claim.kind
+        required = self.claim.require_tls and kind is not Kind.DSN
+        return Needs(required, self.claim.tls_optional, kind is not Kind.TLS_REPORT)
+
+    @property
     def _done(self) -> bool:
         return self._later or not self.open
 
     # ------------------------------------------------ hosts
     async def _with_session_at_hand(self) -> bool:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
-        said."""
-        session = self.means.sessions.take(self.claim.destination)
+        said. One that others opened is not for mail with needs of its own."""
+        session = self.means.sessions.take(self.claim.destination) if self._needs == NO_NEEDS else None
         if session is None:
+            return False
+        if not self.means.opener.may_use(session, self.claim.destination):
+            self.means.sessions.dismiss(self.claim.destination, session)
             return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
@@ -160,7 +174,10 @@ class Attempt:
         by = self.claim.deliver_by
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
-                return await self.means.opener.open(self.claim.destination, candidate, changes)
+                destination, opener = self.claim.destination, self.means.opener
+                plan = await opener.plan(destination, candidate, self._needs)
+                self._required = plan.demand.required
+                return await opener.open(destination, candidate, changes, plan, self._needs)
         except TimeoutError:
             reply = finding("4.4.7", "the deadline came before the server was ready")
             return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
@@ -168,7 +185,7 @@ class Attempt:
     async def _with_session(self, session: Session, changes: set[Change]) -> Verdict | None:
         """Transactions on `session` until all is said or the session is of no more use. The verdict if the host is to be
         left; None with recipients open: the same host again, over a new connection."""
-        self._session = session
+        self._session, self._required = session, session.demand.required
         while True:
             result = Result() if self._out_of_time() else await self._transaction(session, changes)
             self._record(result, session)
@@ -185,7 +202,7 @@ class Attempt:
         """A session that ended inside TLS before it was of use, and not for the first time: the same host again, in clear
         (RFC 7435 section 4.1)."""
         again = any(it.attempts for it in self.claim.recipients)
-        if verdict.status != "4.4.2" or not again or Change.RECONNECT_CLEAR in changes:
+        if verdict.status != "4.4.2" or not again or self._required or Change.RECONNECT_CLEAR in changes:
             return False
         self.means.hosts.remember_clear(address)
         changes.add(Change.RECONNECT_CLEAR)
@@ -214,7 +231,9 @@ class Attempt:
         if self._kept is None:
             return
         (session, is_open), self._kept = self._kept, None
-        if not is_open or await self._reset(session):
+        if self._needs.lifts:  # what it was opened under is less than other mail may need
+            self.means.sessions.dismiss(self.claim.destination, session)
+        elif not is_open or await self._reset(session):
             self.means.sessions.give(self.claim.destination, session)
         else:
             self.means.sessions.dismiss(self.claim.destination, session)
@@ -269,6 +288,7 @@ class Attempt:
                 session.tls,
                 relayed=recipient_id in result.relayed,
                 signed=result.signed,
+                policy=in_words(session.demand, session.tls, session.verified),
             )
             if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
                 self.trouble = verdict
@@ -281,6 +301,8 @@ class Attempt:
     def _exhausted(self, verdicts: Sequence[Verdict], waits: Sequence[float]) -> None:
         """No host is left. `waits`: all of them rest, nothing was tried, for so long."""
         verdict, refusals = exhausted(verdicts, max(it.refusals for it in self.claim.recipients))
+        if self._needs != NO_NEEDS:  # other mail may be let in
+            verdict = replace(verdict, scope=Scope.TRANSACTION)
         last = self.trials.pop() if self.trials else None
         self._conclude_rest(
             verdict,

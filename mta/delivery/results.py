@@ -20,7 +20,8 @@ from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 class Conclusion:
     """A verdict on a recipient and where it was had. `refusals` as in `ClaimedRecipient`; `counted` False where nothing
     was tried: then it is due again after `at_least` seconds, whatever its schedule. `relayed`: with a delivery, that the
-    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it."""
+    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it;
+    `policy`: what the encryption had to satisfy, in words."""
 
     verdict: Verdict
     host: str = ""
@@ -31,6 +32,7 @@ class Conclusion:
     at_least: float = 0.0
     relayed: bool = False
     signed: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def result(
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
         signed=conclusion.signed,
+        policy=conclusion.policy,
         notices=notices_for(
             claim.kind,
             claim.reverse_path,

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mta.delivery.letter import Letter
+from mta.model.envelope import Kind
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
+from mta.policy.tls import requiretls
 from mta.policy.transaction import (
     droppable,
     dsn_parameters,
@@ -62,6 +64,12 @@ def parameters(
     )
     if isinstance(of_mail, Verdict):
         return of_mail
+    if claim.require_tls:
+        verified = bool(session.verified)
+        required = requiretls(session.extensions, verified=verified, strict=claim.kind is not Kind.DSN)
+        if isinstance(required, Verdict):
+            return required
+        of_mail = (*of_mail, *required)
     if Change.WITHOUT_PARAMETERS in changes:
         return required_only(of_mail), ((),) * len(recipients)
     deadline = claim.deliver_by if claim.reverse_path else None  # else there is nobody to give its word to

@@ -3,7 +3,7 @@
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing, but for a
 BDAT, whose octets are then missing; the extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4,
 4.2.4 and 4.3.2; RFC 1870; RFC 2034; RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 3030 section 2; RFC 2852 section
-2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954 sections 3 and 4; RFC 6531; RFC 6710 section 3.
+2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954 sections 3 and 4; RFC 6531; RFC 6710 section 3; RFC 8689 section 4.1.
 """
 
 import re
@@ -45,6 +45,7 @@ _LINE_ENDS = Reply(500, "5.5.2", "Command not recognized: lines end with CR LF")
 _BARE_LF = Reply(501, "5.5.2", "Argument has a bare LF: lines end with CR LF")
 _NO_ARGUMENT = Reply(501, "5.5.4", "No argument is allowed")
 _TLS_FIRST = Reply(530, "5.7.0", "Send STARTTLS first")
+_REQUIRETLS_IN_CLEAR = Reply(530, "5.7.10", "REQUIRETLS is for mail that comes inside TLS: send STARTTLS first")
 _NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
 
 
@@ -163,6 +164,8 @@ class Conversation:
         extensions += ["CHUNKING", "DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         if self._offers_tls:
             extensions.append("STARTTLS")
+        if self.secure:
+            extensions.append("REQUIRETLS")
         if self._offers_auth and not self.user:
             extensions.append(f"AUTH {' '.join(auth.MECHANISMS)}")
         return self._greet(argument, extensions)
@@ -273,6 +276,8 @@ class Conversation:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
+        if not isinstance(heard, Reply) and heard.requests.require_tls and not self.secure:
+            heard = _REQUIRETLS_IN_CLEAR
         if not isinstance(heard, Reply):
             heard = self._room(heard.size) or self._permit.mail_refusal(heard.reverse_path, now) or heard
         if isinstance(heard, Reply):

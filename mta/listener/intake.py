@@ -254,6 +254,8 @@ def _message(
         not_before=wish.not_before,
         hold_request=wish.hold_request,
         submitter=arrival.user,
+        require_tls=transaction.requests.require_tls,
+        tls_optional=prepared.controls.tls_optional and not transaction.requests.require_tls,
         ret=transaction.dsn.ret,
         envid=transaction.dsn.envid,
         utf8=not (prepared.by.isascii() and (transaction.reverse_path or "").isascii()),

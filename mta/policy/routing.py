@@ -16,7 +16,7 @@ Rules:
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from mta.model.address import AddressError, check_domain, parse_literal
@@ -51,7 +51,7 @@ class RoutingRules:
 class Route:
     """The hosts for a domain, in the order to be tried. `answers` holds what needs no lookup (an address literal's).
     `skipped` says in words what was left out and why; `looped_at` is our own name where the list has it; `not_asked` is
-    how many hosts there are beyond `HOST_LIMIT`."""
+    how many hosts there are beyond `HOST_LIMIT`. `secure`: DNSSEC vouches for them."""
 
     domain: str
     exchangers: tuple[MailExchanger, ...]
@@ -59,6 +59,7 @@ class Route:
     skipped: tuple[str, ...] = ()
     looped_at: str = ""
     not_asked: int = 0
+    secure: bool = False
 
     @property
     def lookups(self) -> tuple[str, ...]:
@@ -68,11 +69,15 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address to connect to. `host` is the exchanger's name, or the address literal."""
+    """An address to connect to. `host` is the exchanger's name, or the address literal. DNSSEC vouches for the name if
+    `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any."""
 
     host: str
     address: str
     preference: int
+    secure_name: bool = False
+    secure: bool = False
+    canonical: str = ""
 
 
 # ---------------------------------------------------------------- what needs no MX lookup
@@ -100,6 +105,11 @@ def _literal(domain: str) -> Route:
 # ---------------------------------------------------------------- what the MX answer means
 def plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     """The hosts to look up, by preference; equal ones in an order that `chance` decides."""
+    route = _plan_exchangers(domain, answer, rules, chance)
+    return replace(route, secure=answer.secure) if isinstance(route, Route) else route
+
+
+def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     match answer.lookup:
         case Lookup.NXDOMAIN:
             return _permanent("5.1.2", f"{domain}: no such domain")
@@ -179,9 +189,15 @@ def plan_candidates(
     before = [host for host in hosts if own is None or host.exchanger.preference < own]
     chosen = _choose(before, rules.max_addresses)
     if chosen:
-        return chosen
+        return tuple(_vouched(candidate, route, known[candidate.host]) for candidate in chosen)
     looped_at = next((host.exchanger.host for host in hosts if host.own), route.looped_at)
     return _dead_end(route, before, looped_at, not_asked=route.not_asked if own is None else 0)
+
+
+def _vouched(candidate: Candidate, route: Route, answer: AddressAnswer) -> Candidate:
+    """With what DNSSEC says of it."""
+    secure = route.secure and answer.secure
+    return replace(candidate, secure_name=route.secure, secure=secure, canonical=answer.canonical)
 
 
 def _judge(exchanger: MailExchanger, answer: AddressAnswer, rules: RoutingRules, reach: Reach) -> _Host:

@@ -18,7 +18,8 @@ from mta.spool.base import DueNotice
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A mail of ours: `about` is the queue id of the message it tells of, "" for several; `told` are the marks that go
-    out with it; `compose` gives its content; `priority` is inherited from what it tells of (RFC 6710 section 4.6)."""
+    out with it; `compose` gives its content; `priority` and `require_tls` are inherited from what it tells of (RFC 6710
+    section 4.6, RFC 8689 section 5)."""
 
     kind: Kind
     mail_class: MailClass
@@ -28,6 +29,7 @@ class Draft:
     told: tuple[DueNotice, ...]
     compose: Callable[[Stamp], bytes]
     priority: int = 0
+    require_tls: bool = False
 
 
 def dsn_draft(step: Sequence[DueNotice], original: bytes, *, withheld: str = "") -> Draft:
@@ -62,6 +64,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes, *, withheld: str = "")
         told=tuple(step),
         compose=lambda stamp: compose_dsn(dsn, stamp),
         priority=first.priority,
+        require_tls=first.require_tls,
     )
 
 
@@ -81,8 +84,9 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
 
 
 def returns_whole(step: Sequence[DueNotice]) -> bool:
-    """Whether the message itself goes back: RET=FULL is about failures alone (RFC 3461 section 4.3)."""
-    return any(notice.ret == "FULL" and notice.notice is Notice.DSN_FAILED for notice in step)
+    """Whether the message itself goes back: RET=FULL is about failures alone (RFC 3461 section 4.3); what needs encryption
+    never does (RFC 8689 section 5)."""
+    return not step[0].require_tls and any(notice.ret == "FULL" and notice.notice is Notice.DSN_FAILED for notice in step)
 
 
 def _undecided(step: Sequence[DueNotice]) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import ssl
-from functools import cached_property
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
@@ -12,14 +11,17 @@ from mta.smtp.dialogue import Client, complaint, unanswered
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import observation
 from mta.smtp.session import SmtpSession
+from mta.smtp.verification import Contexts, Trust
 
 
 class SmtpConnector:
     """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO; a name that is none for others (`laptop`,
-    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4)."""
+    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4). `trust` as in
+    `Contexts`."""
 
-    def __init__(self, hostname: str, timeouts: Timeouts) -> None:
+    def __init__(self, hostname: str, timeouts: Timeouts, trust: Trust = ssl.SSLContext.load_default_certs) -> None:
         self._hostname, self._timeouts = hostname, timeouts
+        self._contexts = Contexts(trust)
 
     async def connect(self, host: str, address: str, port: int) -> tuple[SmtpSession | None, Observation]:
         inbox = Inbox()
@@ -32,7 +34,7 @@ class SmtpConnector:
             client.tcp.abort()
             return None, greeting
         name = self._hostname if "." in self._hostname else _literal(client.tcp) or self._hostname
-        return SmtpSession(client, inbox, host, address, name, self._timeouts, self._context), greeting
+        return SmtpSession(client, inbox, host, address, name, self._timeouts, self._contexts), greeting
 
     def _unreachable(self, error: Exception | None) -> Observation:
         number = getattr(error, "errno", None)
@@ -41,14 +43,6 @@ class SmtpConnector:
             return Observation(Phase.CONNECT, Seen.TIMEOUT, finding("4.4.1", text))
         text = os.strerror(number) if number else str(error)
         return Observation(Phase.CONNECT, Seen.LOST, finding("4.4.1", text))
-
-    @cached_property
-    def _context(self) -> ssl.SSLContext:
-        """Opportunistic TLS: encrypts, trusts anyone (RFC 7435). Shared by all sessions."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
 
 
 def _literal(tcp: asyncio.Transport) -> str:

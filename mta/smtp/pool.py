@@ -7,6 +7,7 @@ until its end, and an idle one makes room.
 """
 
 import asyncio
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ class SessionPool:
         self._partings: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
         self._freed: dict[str, asyncio.Event] = {}
+        self._renewed_at = -math.inf
 
     async def room(self, destination: str) -> None:
         while self._open[destination] >= self.limits.per_destination:
@@ -78,12 +80,17 @@ class SessionPool:
         task.add_done_callback(self._partings.discard)
         task.add_done_callback(lambda _: self.gone(destination))
 
-    async def close(self) -> None:
-        """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
+    def renew(self) -> None:
+        """Ends every idle session, and those in use after their transaction: what they were opened under has changed."""
+        self._renewed_at = asyncio.get_running_loop().time()
         for destination in list(self._idle):
             for kept in self._idle.pop(destination):
                 kept.expiry.cancel()
                 self.dismiss(destination, kept.session)
+
+    async def close(self) -> None:
+        """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
+        self.renew()
         if self._partings:
             await asyncio.wait(self._partings)
 
@@ -101,4 +108,5 @@ class SessionPool:
 
     def _fit(self, session: Session) -> bool:
         age = asyncio.get_running_loop().time() - session.opened_at
-        return session.usable and session.transactions < self.limits.transactions and age < self.limits.age
+        young = age < self.limits.age and session.opened_at > self._renewed_at
+        return young and session.usable and session.transactions < self.limits.transactions

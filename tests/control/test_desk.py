@@ -115,6 +115,13 @@ async def test_who_authenticated_is_shown(desk: Desk, mail: Mailroom) -> None:
     assert (await do(desk, "show", unnamed))["submitter"] is None
 
 
+async def test_tls_09_what_a_message_asks_of_encryption_is_shown(desk: Desk, mail: Mailroom) -> None:
+    required, optional = await mail.accept(require_tls=True), await mail.accept(tls_optional=True)
+    for queue_id, found in ((required, (True, False)), (optional, (False, True))):
+        document = await do(desk, "show", queue_id)
+        assert (document["require_tls"], document["tls_optional"]) == found
+
+
 async def test_what_is_scheduled_is_listed_alone(desk: Desk, mail: Mailroom, present: Present) -> None:
     """Until its release, or until a person wants it sent now; its age counts from its release."""
     await mail.accept("ann@example.org")

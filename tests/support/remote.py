@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding, parse_reply
+from mta.model.tls import OPPORTUNISTIC, TlsDemand
 from mta.ports import EnvelopeReplies
 
 Decide = Callable[[Phase, str, str], "str | Seen | None"]
@@ -52,6 +53,8 @@ class RemoteSession:
     host: str
     address: str
     tls: str = ""
+    verified: str = ""
+    demand: TlsDemand = OPPORTUNISTIC
     usable: bool = True
     transactions: int = 0
     opened_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -66,7 +69,7 @@ class RemoteSession:
     async def hello(self, verb: str) -> Observation:
         return await self._observe(Phase(verb.lower()))
 
-    async def starttls(self) -> Observation:
+    async def starttls(self, demand: TlsDemand) -> Observation:
         raise AssertionError("not offered")
 
     async def envelope(
