@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from mta import __version__
 from mta.app import settings
 from mta.app.certificate import Certificate
+from mta.app.relay_passwords import RelayPasswords
 from mta.app.runtime import Runtime
 from mta.app.state import RunningState
 from mta.app.systemd import Notifier
@@ -23,6 +24,7 @@ from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.deadlines import Deadlines
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
@@ -60,6 +62,7 @@ class Daemon:
     listener: Listener = field(init=False)
     pool: SessionPool = field(init=False)
     router: Router = field(init=False)
+    hosts: HostMemory = field(init=False)
     delivery: Delivery = field(init=False)
     deadlines: Deadlines = field(init=False)
     scheduler: Scheduler = field(init=False)
@@ -67,6 +70,7 @@ class Daemon:
     alerts: Alerts = field(init=False)
     control: ControlServer = field(init=False)
     certificate: Certificate = field(default_factory=Certificate)
+    relay_passwords: RelayPasswords = field(default_factory=RelayPasswords)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -97,6 +101,7 @@ class Daemon:
     async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
         sockets = list(sockets)
         self._read_certificate(sockets)
+        self.relay_passwords = self.runtime.relay_passwords(self.config)
         _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
@@ -116,7 +121,8 @@ class Daemon:
         self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        for problem in (*warnings(self.config), *self.certificate.warnings, *self.users.warnings):
+        files = (*self.certificate.warnings, *self.users.warnings, *self.relay_passwords.warnings)
+        for problem in (*warnings(self.config), *files):
             self.observe(Trouble("warning", str(problem)))
 
     def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
@@ -140,9 +146,11 @@ class Daemon:
         self.router = Router(
             world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
         )
-        hosts = HostMemory()
-        opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
-        means = Means(self.spool, Letters(self.spool), self.pool, opener, self.router, hosts)
+        self.router.destinations = settings.destinations(config, self.relay_passwords.by_route)
+        self.hosts = hosts = HostMemory()
+        opener = Opener(world.connector, self.pool, hosts)
+        complaints = Complaints(self.observe)
+        means = Means(self.spool, Letters(self.spool), self.pool, opener, self.router, hosts, complaints)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
@@ -194,6 +202,7 @@ class Daemon:
         """Takes what can change while it runs; what can't is said and waits for a restart. Raises `ConfigError`, and nothing
         has changed."""
         _refuse(at_doors(config, self.listener.doors))
+        passwords = self.runtime.relay_passwords(config)
         for key, old, new in self._fixed(config):
             if old != new:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
@@ -206,6 +215,7 @@ class Daemon:
         self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        self._reroute(passwords)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
         self.spool.doorbell.ring_notices()  # there may be a way now
@@ -222,6 +232,16 @@ class Daemon:
         if found.context is not None:
             self.certificate = found
 
+    def _reroute(self, passwords: RelayPasswords) -> None:
+        """Where a relay is another, or lets us in now, nothing of what befell it before counts."""
+        for problem in passwords.warnings:
+            self.observe(Trouble("warning", str(problem)))
+        self.relay_passwords = passwords
+        found = settings.destinations(self.config, passwords.by_route)
+        if found.routes != self.router.destinations.routes:
+            self.hosts.revive()
+        self.router.destinations = found
+
     def _listener_settings(self) -> ListenerSettings:
         return settings.listener(self.config, self.certificate.context, self.users)
 
@@ -235,7 +255,6 @@ class Daemon:
         if new.submission.tls.certificate is None:  # a new one, or the first, is taken at once
             yield "[submission.tls]", old.submission.tls.certificate, None
         yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
-        yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 
     # ------------------------------------------------ stop

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mta.alerts.program import run_program
 from mta.alerts.webhook import post
 from mta.app.certificate import Certificate, system_certificate
+from mta.app.relay_passwords import RelayPasswords, system_relay_passwords
 from mta.app.settings import doubts, hostname
 from mta.config.model import Config
 from mta.dns.reachability import look
@@ -55,6 +56,7 @@ class Runtime:
     callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
     certificate: Callable[[Config], Certificate] = system_certificate
+    relay_passwords: Callable[[Config], RelayPasswords] = system_relay_passwords
     passwords: Passwords | None = None
 
 

@@ -10,6 +10,7 @@ import click
 
 from mta.app.certificate import certificate_warnings
 from mta.app.elsewhere import domains_elsewhere
+from mta.app.relay_passwords import password_warnings
 from mta.config.checks import warnings
 from mta.config.describe import effective
 from mta.config.load import load
@@ -24,6 +25,7 @@ def check(path: Path | None, as_json: bool) -> int:
         config = load(path, os.environ)
         users = read_users(config)
         warned = [*warnings(config), *certificate_warnings(config, os.environ), *users.warnings]
+        warned += password_warnings(config, os.environ)
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)

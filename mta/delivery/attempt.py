@@ -11,6 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from mta.delivery.complaints import Complaints
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
@@ -21,10 +22,11 @@ from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
+from mta.policy.relays import softened
 from mta.policy.routing import Candidate
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.policy.utf8 import together
-from mta.ports import Clock, Session, Sessions
+from mta.ports import NO_SUCH_SOURCE, Clock, Session, Sessions
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
 TIME_LIMIT = 900.0
@@ -44,6 +46,7 @@ class Means:
     opener: Opener
     router: Router
     hosts: HostMemory
+    complaints: Complaints
 
 
 @dataclass(slots=True)
@@ -63,6 +66,8 @@ class Attempt:
     trouble: Verdict | None = None
     """The verdict on the destination as a whole."""
     _session: Session | None = None
+    _hop: str = ""
+    """What the session at work belongs to in `means.sessions`."""
     _kept: tuple[Session, bool] | None = None
     _later: bool = False
     _unfit: dict[str, Verdict] = field(default_factory=dict)
@@ -74,7 +79,7 @@ class Attempt:
         finally:
             if self._session is not None:  # an exception or a cancellation: nothing is known of its state
                 self._session.abort()
-                self.means.sessions.dismiss(self.claim.destination, self._session)
+                self.means.sessions.dismiss(self._hop, self._session)
 
     async def _run(self) -> None:
         if await self._with_session_at_hand():
@@ -94,16 +99,21 @@ class Attempt:
     def _done(self) -> bool:
         return self._later or not self.open
 
+    @property
+    def _relayed(self) -> bool:
+        return self.means.router.route(self.claim.destination).relayed
+
     # ------------------------------------------------ hosts
     async def _with_session_at_hand(self) -> bool:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
         said."""
-        session = self.means.sessions.take(self.claim.destination)
+        self._hop = self.means.router.hop(self.claim.destination)
+        session = self.means.sessions.take(self._hop)
         if session is None:
             return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
             return False
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:
@@ -135,6 +145,7 @@ class Attempt:
             if self._done or verdict is None:
                 return
             verdicts.append(verdict)
+            self.means.complaints.hear(candidate, verdict)
             if self._out_of_time():
                 return
             self._blame(candidate, verdict)
@@ -158,9 +169,10 @@ class Attempt:
     async def _open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
         """A session, or the verdict on this host; a deadline that comes first is not waited out with it."""
         by = self.claim.deliver_by
+        self._hop = candidate.hop or self.claim.destination
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
-                return await self.means.opener.open(self.claim.destination, candidate, changes)
+                return await self.means.opener.open(self._hop, candidate, changes)
         except TimeoutError:
             reply = finding("4.4.7", "the deadline came before the server was ready")
             return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
@@ -205,7 +217,7 @@ class Attempt:
         if session.usable and result.host is None and result.change is None:
             self._kept = session, result.open_transaction
         else:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
         self._session = None
 
     async def part(self) -> None:
@@ -215,9 +227,9 @@ class Attempt:
             return
         (session, is_open), self._kept = self._kept, None
         if not is_open or await self._reset(session):
-            self.means.sessions.give(self.claim.destination, session)
+            self.means.sessions.give(self._hop, session)
         else:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
 
     @staticmethod
     async def _reset(session: Session) -> bool:
@@ -225,7 +237,9 @@ class Attempt:
         return session.usable and classify(await session.reset(), Situation()).action is Action.GO
 
     def _blame(self, candidate: Candidate, verdict: Verdict) -> None:
-        if verdict.phase in (Phase.CONNECT, Phase.BANNER) and verdict.disposition is Disposition.TRANSIENT:
+        if verdict.status == NO_SUCH_SOURCE:  # ours alone
+            return
+        if verdict.phase in (Phase.CONNECT, Phase.BANNER, Phase.AUTH) and verdict.disposition is Disposition.TRANSIENT:
             failures = self.means.hosts.failures(candidate.address) + 1
             self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
 
@@ -252,6 +266,7 @@ class Attempt:
             recipients,
             *asked,
             frozenset(changes),
+            self._hop != self.claim.destination,
             lambda accepted: self.mark(accepted, session, letter.signed),
         )
         result = await transaction.run()
@@ -280,6 +295,8 @@ class Attempt:
     # ------------------------------------------------ the end
     def _exhausted(self, verdicts: Sequence[Verdict], waits: Sequence[float]) -> None:
         """No host is left. `waits`: all of them rest, nothing was tried, for so long."""
+        if self._relayed:
+            verdicts = [softened(it) for it in verdicts]
         verdict, refusals = exhausted(verdicts, max(it.refusals for it in self.claim.recipients))
         last = self.trials.pop() if self.trials else None
         self._conclude_rest(

@@ -1,26 +1,51 @@
 """Where to: from a destination to the addresses to try, in order (RFC 5321 section 5.1). Asks the Resolver; `policy.routing`
-decides."""
+and, for the servers of a `[[route]]`, `policy.relays` decide."""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mta.model.outcome import Verdict
+from mta.policy.destinations import Destinations, Relay, RouteRule
+from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
 from mta.policy.routing import Candidate, RoutingRules, plan_candidates, plan_directly, plan_exchangers
 from mta.ports import Randomness, Reachability, Resolver
 
 
 @dataclass(slots=True)
 class Router:
-    """`rules` holds what never leads anywhere: our own names and addresses, private ones; they may be replaced."""
+    """`rules` holds what never leads anywhere: our own names and addresses, private ones; `destinations` the routes that
+    the configuration gives. Both may be replaced."""
 
     resolver: Resolver
     reachability: Reachability
     rules: RoutingRules
     chance: Randomness
+    destinations: Destinations = field(default_factory=Destinations)
+
+    def route(self, destination: str) -> RouteRule:
+        return self.destinations.route(destination)
+
+    def hop(self, destination: str) -> str:
+        """Whose sessions its mail goes by, if one is at hand."""
+        route = self.route(destination)
+        return route.hop(route.vias[0]) or destination
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
         """The addresses to try, best first; never empty."""
+        route = self.route(destination)
+        outcomes = await asyncio.gather(*(self._via(destination, via) for via in route.vias))
+        return one_after_another(route, outcomes)
+
+    async def _via(self, destination: str, relay: Relay | None) -> Outcome:
+        return await (self._by(destination, relay) if relay else self._directly(destination))
+
+    async def _by(self, destination: str, relay: Relay) -> Outcome:
+        answer = known_address(relay) or await self.resolver.addresses(relay.host)
+        level = self.destinations.rule(destination).tls
+        return plan_relay(relay, level, answer, self.rules, self.reachability(answer.addresses))
+
+    async def _directly(self, destination: str) -> Outcome:
         route = plan_directly(destination)
         if route is None:
             answer = await self.resolver.mail_exchangers(destination)

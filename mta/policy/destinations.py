@@ -27,6 +27,12 @@ class Relay:
         return f"smtp{'s' if self.implicit_tls else ''}://{host}:{self.port}"
 
 
+    @property
+    def login(self) -> str:
+        """Who we are there, and where: what a session may carry the mail of."""
+        return f"{self.user}@{self}" if self.user else str(self)
+
+
 @dataclass(frozen=True, slots=True)
 class DestinationRule:
     """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; else each for
@@ -48,6 +54,17 @@ class RouteRule:
     patterns: tuple[str, ...]
     vias: tuple[Relay | None, ...] = (None,)
     source: tuple[str, ...] = ()
+
+    @property
+    def relayed(self) -> bool:
+        """Whether one of them is a relay."""
+        return any(self.vias)
+
+    def hop(self, via: Relay | None) -> str:
+        """The name of the mail that a session opened for this route at `via` may carry; "" that of one destination."""
+        if via is None:
+            return ""
+        return f"{via.login} from {','.join(self.source)}" if self.source else via.login
 
 
 _DIRECTLY = RouteRule(())

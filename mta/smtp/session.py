@@ -8,7 +8,6 @@ MALFORMED, a cancellation or an exception the connection is closed, never reset 
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
@@ -17,11 +16,14 @@ import aiosmtplib
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
+from mta.model.tls import OPPORTUNISTIC, TlsDemand
 from mta.ports import EnvelopeReplies, Timeouts
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.inbox import Inbox
+from mta.smtp.login import log_in
 from mta.smtp.replies import Answer, observation, parse_extensions
 from mta.smtp.stuffing import DotStuffer
+from mta.smtp.verification import Contexts
 from mta.smtp.wire import Wire
 
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
@@ -41,7 +43,7 @@ class SmtpSession:
         address: str,
         hostname: str,
         timeouts: Timeouts,
-        context: ssl.SSLContext,
+        contexts: Contexts,
     ) -> None:
         if client.tcp is None or client.dialogue is None:
             raise ValueError("a session needs a connected client")
@@ -51,11 +53,13 @@ class SmtpSession:
         self.transactions = 0
         self.opened_at = asyncio.get_running_loop().time()
         self._client, self._inbox, self._hostname = client, inbox, hostname
-        self._timeouts, self._context = timeouts, context
+        self._timeouts, self._contexts = timeouts, contexts
         self._tcp = self._transport = client.tcp
         self._dialogue: Dialogue = client.dialogue
         self._wire = Wire(inbox, self._tcp, self._tcp)
         self._over = False
+        if client.secured:
+            self._encrypted(cast("asyncio.Transport", client.transport))
 
     @property
     def usable(self) -> bool:
@@ -69,22 +73,23 @@ class SmtpSession:
             self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
             return self._observed(phase, answer)
 
-    async def starttls(self) -> Observation:
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
         with self._closed_by_exceptions():
             self._speak_by(self._dialogue)
             if not self._inbox.in_step:
                 return self._observed(Phase.STARTTLS, self._inbox.unasked())
             self._inbox.expect()
-            error = await complaint(self._start_tls(), self._timeouts.command)
+            error = await complaint(self._start_tls(demand), self._timeouts.command)
             answer = self._inbox.take() or unanswered(error, self._timeouts.command)
             return self._handshaken(error) if answer.code == 220 else self._observed(Phase.STARTTLS, answer)
 
-    async def _start_tls(self) -> None:
+    async def _start_tls(self, demand: TlsDemand) -> None:
         lines = (f"{keyword} {parameters}" for keyword, parameters in self.extensions.items())
         self._client.last_ehlo_response = aiosmtplib.SMTPResponse(250, "\n".join(("", *lines)))
         self._dialogue.upgrading = True
         try:
-            await self._client.starttls(server_hostname=self.host, tls_context=self._context, timeout=None)
+            name, context = demand.server_name or self.host, self._contexts.of(demand)
+            await self._client.starttls(server_hostname=name, tls_context=context, timeout=None)
         except ValueError as error:
             raise ConnectionError(f"TLS can't ask for this host name: {error}") from error
         finally:
@@ -95,14 +100,16 @@ class SmtpSession:
         transport = cast("asyncio.Transport | None", self._client.transport)
         if error is not None or transport is None:
             self.abort()
-            seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
-            return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {str(error) or seen}"))
+            return handshake_failed(error)
+        self._encrypted(transport)
+        self.extensions = {}
+        return Observation(Phase.TLS, Seen.REPLY)
+
+    def _encrypted(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._wire = Wire(self._inbox, transport, self._tcp)
-        self.extensions = {}
         connection = transport.get_extra_info("ssl_object")
         self.tls = f"{connection.version()} {connection.cipher()[0]}"
-        return Observation(Phase.TLS, Seen.REPLY)
 
     async def _ask(self, *words: str) -> Answer:
         self._speak_by(self._dialogue)
@@ -112,6 +119,22 @@ class SmtpSession:
         timeout = self._timeouts.command
         error = await complaint(self._client.execute_command(*(it.encode() for it in words), timeout=None), timeout)
         return self._inbox.take() or unanswered(error, timeout)
+
+    # ------------------------------------------------ who we are
+    async def authenticate(self, user: str, password: str) -> Observation:
+        if not self.tls:
+            raise RuntimeError("a password is given inside TLS alone")
+        with self._closed_by_exceptions():
+            offered = self.extensions.get("AUTH", "")
+            return self._observed(Phase.AUTH, await log_in(self._say, offered, user, password))
+
+    async def _say(self, line: str) -> Answer:
+        self._speak_by(self._wire)
+        if not self._inbox.in_step:
+            return self._inbox.unasked()
+        self._inbox.expect()
+        self._wire.write(f"{line}\r\n".encode("ascii"))
+        return await self._inbox.answer(self._timeouts.command)
 
     # ------------------------------------------------ the transaction
     async def envelope(
@@ -274,6 +297,11 @@ class SmtpSession:
         except BaseException:
             self.abort()
             raise
+
+
+def handshake_failed(error: Exception | None) -> Observation:
+    seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
+    return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {str(error) or seen}"))
 
 
 def _code(seen: Observation | None) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
@@ -85,6 +86,7 @@ class House:
     names: Names
     clock: Clock
     facts: list[Fact]
+    router: Router
     count: int = 0
 
     async def submit(
@@ -185,12 +187,12 @@ async def house(
     names, hosts, pool, facts = Names(), HostMemory(), SessionPool(ReuseLimits()), []
     rules = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
     router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
-    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
+    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
-    means = Means(spool, Letters(spool), pool, opener, router, hosts)
+    means = Means(spool, Letters(spool), pool, opener, router, hosts, Complaints(facts.append))
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
-        yield House(spool, delivery, pool, hosts, names, clock, facts)
+        yield House(spool, delivery, pool, hosts, names, clock, facts, router)
     finally:
         await pool.close()
         await spool.close()
