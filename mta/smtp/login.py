@@ -35,7 +35,8 @@ async def log_in(say: Say, offered: str, user: str, password: str) -> Answer:
         answer = await say(line)
     if answer.code == _GO_ON:  # it wants more than there is: the exchange is cancelled
         await say("*")
-    return _without(answer, password.encode(), *(line.encode() for line in lines))
+    secret = password.encode()
+    return _without(answer, secret, b64encode(secret), *(line.encode() for line in lines))
 
 
 def _without(answer: Answer, *secrets: bytes) -> Answer:

@@ -22,7 +22,8 @@ SAMPLES = {
     "timeout": Seen.TIMEOUT,
 }
 EXPECTED = {
-    Phase.BANNER: "220 hello", Phase.STARTTLS: "220 go", Phase.AUTH: "235 welcome", Phase.RCPT: "250 ok", Phase.DATA: "354 go", Phase.QUIT: "221 bye",
+    Phase.BANNER: "220 hello", Phase.STARTTLS: "220 go", Phase.AUTH: "235 welcome", Phase.RCPT: "250 ok",
+    Phase.DATA: "354 go", Phase.QUIT: "221 bye",
 }  # fmt: skip
 WITHOUT_REPLY = (Phase.CONNECT, Phase.TLS, Phase.BODY)
 

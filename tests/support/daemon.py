@@ -59,13 +59,21 @@ def toml(table: Mapping[str, Any], prefix: str = "") -> str:
     """Nested dicts as a TOML document."""
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     lines = [f"[{prefix}]"] if prefix and plain else []
-    lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in plain.items()]
+    lines += [f"{json.dumps(key)} = {_value(value)}" for key, value in plain.items()]
     inner = [
         toml(value, f"{prefix}.{json.dumps(key)}" if prefix else json.dumps(key))
         for key, value in table.items()
         if isinstance(value, Mapping)
     ]
     return "\n".join([*lines, *inner]) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{json.dumps(key)} = {_value(it)}' for key, it in value.items())}}}"
+    return json.dumps(value)
 
 
 @dataclass(frozen=True)
