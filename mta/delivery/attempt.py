@@ -82,13 +82,17 @@ class Attempt:
                 self.means.sessions.dismiss(self._hop, self._session)
 
     async def _run(self) -> None:
-        if await self._with_session_at_hand():
+        hop = self.means.router.hop(self.claim.destination)
+        if await self._with_session_at_hand(hop):
             return
         candidates = await self.means.router.candidates(self.claim.destination)
         if isinstance(candidates, Verdict):
             self._conclude_rest(candidates, Conclusion(candidates))
             return
-        await self._walk(self._doubtful_host_first(candidates))
+        ordered = self._doubtful_host_first(candidates)
+        if (other := self._hop_of(ordered[0])) != hop and await self._with_session_at_hand(other):
+            return
+        await self._walk(ordered)
 
     @property
     def open(self) -> list[ClaimedRecipient]:
@@ -104,10 +108,13 @@ class Attempt:
         return self.means.router.route(self.claim.destination).relayed
 
     # ------------------------------------------------ hosts
-    async def _with_session_at_hand(self) -> bool:
+    def _hop_of(self, candidate: Candidate) -> str:
+        return candidate.hop or self.claim.destination
+
+    async def _with_session_at_hand(self, hop: str) -> bool:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
         said."""
-        self._hop = self.means.router.hop(self.claim.destination)
+        self._hop = hop
         session = self.means.sessions.take(self._hop)
         if session is None:
             return False
@@ -169,7 +176,7 @@ class Attempt:
     async def _open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
         """A session, or the verdict on this host; a deadline that comes first is not waited out with it."""
         by = self.claim.deliver_by
-        self._hop = candidate.hop or self.claim.destination
+        self._hop = self._hop_of(candidate)
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
                 return await self.means.opener.open(self._hop, candidate, changes)

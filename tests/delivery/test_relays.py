@@ -176,6 +176,7 @@ async def test_a_session_of_a_domains_own_server_carries_no_other_domains_mail(t
             await once(home, "bob@other.test")
             await once(home, "ann@example.org")
             assert [message.forward_paths for message in own.messages] == [["ann@example.org"]] * 2
+            assert len(own.connections) == 1
             assert [message.forward_paths for message in other.messages] == [["bob@other.test"]]
 
 
