@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mta.model.outcome import Verdict
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
-from mta.policy.routing import Candidate, RoutingRules, plan_candidates, plan_directly, plan_exchangers
+from mta.policy.routing import Candidate, Route, RoutingRules, plan_candidates, plan_directly, plan_exchangers
 from mta.ports import Randomness, Reachability, Resolver
 
 
@@ -32,21 +32,21 @@ class Router:
         return route.hop(route.vias[0]) or destination
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
-        """The addresses to try, best first; never empty."""
+        """The addresses to try, best first; never empty. What is no mail domain is none to a relay either."""
+        known = plan_directly(destination)
+        if isinstance(known, Verdict):
+            return known
         route = self.route(destination)
-        outcomes = await asyncio.gather(*(self._via(destination, via) for via in route.vias))
-        return one_after_another(route, outcomes)
-
-    async def _via(self, destination: str, relay: Relay | None) -> Outcome:
-        return await (self._by(destination, relay) if relay else self._directly(destination))
+        ways = (self._by(destination, via) if via else self._directly(destination, known) for via in route.vias)
+        return one_after_another(route, await asyncio.gather(*ways))
 
     async def _by(self, destination: str, relay: Relay) -> Outcome:
         answer = known_address(relay) or await self.resolver.addresses(relay.host)
         level = self.destinations.rule(destination).tls
         return plan_relay(relay, level, answer, self.rules, self.reachability(answer.addresses))
 
-    async def _directly(self, destination: str) -> Outcome:
-        route = plan_directly(destination)
+    async def _directly(self, destination: str, known: Route | None) -> Outcome:
+        route: Route | Verdict | None = known
         if route is None:
             answer = await self.resolver.mail_exchangers(destination)
             route = plan_exchangers(destination, answer, self.rules, self.chance)

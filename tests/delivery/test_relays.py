@@ -1,7 +1,9 @@
 """Mail by the servers of `[[route]]` tables: fallback, login, encryption, whose sessions carry what (B20's smarthost, CLI-01
 to CLI-04 for relays, Table A with NEXT over several vias)."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,20 @@ async def test_the_name_of_a_relay_is_looked_up_by_its_addresses_alone(tmp_path:
         route(home, at(relay, NAME))
         sent = await home.recipient(await once(home))
         assert (sent.status, sent.remote_host) == (Status.SENT, NAME)
+
+
+@pytest.mark.parametrize("domain", ["x..test", "[127.0.0.1", "sales", "☃.test"])
+async def test_b25_an_old_row_with_no_mail_domain_ends_here_or_is_the_relays_to_refuse(tmp_path: Path, domain: str) -> None:
+    async with ScriptedMx({"RCPT": "550 5.1.2 no such domain"}) as relay, house(tmp_path, 25) as home:
+        route(home, at(relay))
+        queue_id = await home.submit("ann@old.test")
+        with closing(sqlite3.connect(tmp_path / "spool.db", isolation_level=None)) as spool:
+            spool.execute("UPDATE recipients SET destination = ?, address = ?", (domain, f"ann@{domain}"))
+            spool.execute("UPDATE destinations SET destination = ?", (domain,))
+        await home.deliver(domain)
+        view = await home.show(queue_id)
+        assert view.damaged or view.recipients[0].status is Status.FAILED
+        assert not complaints(home)
 
 
 ANSWERS = [Lookup.NXDOMAIN, Lookup.NODATA, Lookup.TROUBLE, Lookup.MALFORMED]

@@ -99,6 +99,27 @@ async def test_a_password_that_was_changed_bounces_nothing_and_a_reload_brings_t
     assert not world.bounces()
 
 
+@pytest.mark.parametrize("answer", ["SERVFAIL", "REFUSED", None])
+async def test_b20_a_relay_that_can_not_be_looked_up_waits_until_it_can(world: World, answer: str | None) -> None:
+    """None: NXDOMAIN. The domain's own servers get nothing meanwhile."""
+    own = await world.mx("dest.test")
+    async with ScriptedMx(host=world.address()) as relay:
+        if answer:
+            world.dns.zones[NAME, "*"] = answer
+        world.configure("class.normal", give_up_after="1h")
+        by(world, f"smtp://{NAME}:{relay.port}")
+        await world.daemon.start()
+        queue_id = await world.daemon.submit("ann@dest.test")
+        waits = await until(lambda: _replied(world, queue_id))
+        assert waits["reply"]["enhanced"] == ("4.4.3" if answer else "4.4.4") and NAME in waits["reply"]["text"]
+        world.dns.zones.pop((NAME, "*"), None)
+        world.dns.zones[NAME, "A"] = [relay.address]
+        if answer is None:  # a denial is remembered for as long as it asks for
+            await world.daemon.restart()
+        assert (await until(lambda: world.daemon.has(queue_id, "sent")))["remote_host"] == NAME
+        assert not own.connections
+
+
 async def _replied(world: World, queue_id: str) -> dict[str, Any] | None:
     found = await world.daemon.recipient(queue_id)
     return found if found["reply"] else None
