@@ -296,7 +296,8 @@ class Timeouts:
 
 
 class Sessions(Protocol):
-    """The connections of each destination: how many there may be, and those that are open between two transactions."""
+    """The connections of each destination: how many there may be, and those that are open between two transactions. Where
+    mail goes by a relay, the hop of its route stands for the destination."""
 
     async def room(self, destination: str) -> None:
         """Waits until one more connection fits, and counts it until `gone`, or until its session has ended. What is ending

@@ -54,6 +54,13 @@ def test_a_good_route_is_taken_without_a_word(tmp_path: Path) -> None:
     assert not [*warnings(read(tmp_path, text))]
 
 
+def test_a_password_in_a_url_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, '[[route]]\nmatch = "*"\nvia = "smtp://shop:hunter2@r.test"')
+    (line,) = caught.value.lines()
+    assert "expected no password in a URL" in line and "hunter2" not in line
+
+
 def test_routes_are_told_in_words() -> None:
     vias = (Relay("r.test", 587, "shop", password="secret"), Relay("r.test", 465, implicit_tls=True), Relay("::1", 25), None)
     words = in_words(vias)
