@@ -115,12 +115,12 @@ class Attempt:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
         said."""
         self._hop = hop
-        session = self.means.sessions.take(self._hop)
+        session = self.means.sessions.take(hop)
         if session is None:
             return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
-            self.means.sessions.dismiss(self._hop, session)
+            self.means.sessions.dismiss(hop, session)
             return False
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:

@@ -90,8 +90,10 @@ class Opener:
         return await self.secure(session, changes, demand)
 
     def _wants_tls(self, session: Session, changes: set[Change], demand: TlsDemand) -> bool:
-        if session.tls or demand.required:
-            return not session.tls
+        if session.tls:
+            return False
+        if demand.required:
+            return True
         if not demand.wanted or "STARTTLS" not in session.extensions or Change.RECONNECT_CLEAR in changes:
             return False
         return not self._hosts.speaks_clear(session.address)

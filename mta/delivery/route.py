@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mta.model.outcome import Verdict
+from mta.model.tls import TlsLevel
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
 from mta.policy.routing import Candidate, Route, RoutingRules, plan_candidates, plan_directly, plan_exchangers
@@ -29,7 +30,7 @@ class Router:
     def hop(self, destination: str) -> str:
         """Whose sessions its mail goes by, if one is at hand."""
         route = self.route(destination)
-        return route.hop(route.vias[0]) or destination
+        return route.hop(route.vias[0], self._level(destination)) or destination
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
         """The addresses to try, best first; never empty. What is no mail domain is none to a relay either."""
@@ -38,12 +39,15 @@ class Router:
             return known
         route = self.route(destination)
         ways = (self._by(destination, via) if via else self._directly(destination, known) for via in route.vias)
-        return one_after_another(route, await asyncio.gather(*ways))
+        return one_after_another(route, await asyncio.gather(*ways), self._level(destination))
 
     async def _by(self, destination: str, relay: Relay) -> Outcome:
         answer = known_address(relay) or await self.resolver.addresses(relay.host)
-        level = self.destinations.rule(destination).tls
-        return plan_relay(relay, level, answer, self.rules, self.reachability(answer.addresses))
+        reach = self.reachability(answer.addresses)
+        return plan_relay(relay, self._level(destination), answer, self.rules, reach)
+
+    def _level(self, destination: str) -> TlsLevel:
+        return self.destinations.rule(destination).tls
 
     async def _directly(self, destination: str, known: Route | None) -> Outcome:
         route: Route | Verdict | None = known

@@ -26,7 +26,6 @@ class Relay:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"smtp{'s' if self.implicit_tls else ''}://{host}:{self.port}"
 
-
     @property
     def login(self) -> str:
         """Who we are there, and where: what a session may carry the mail of."""
@@ -60,11 +59,13 @@ class RouteRule:
         """Whether one of them is a relay."""
         return any(self.vias)
 
-    def hop(self, via: Relay | None) -> str:
-        """The name of the mail that a session opened for this route at `via` may carry; "" that of one destination."""
+    def hop(self, via: Relay | None, level: TlsLevel) -> str:
+        """The name of the mail that a session opened for this route at `via` may carry; "" that of one destination. What
+        was asked of its encryption is the same for all of it: a login asks for the most."""
         if via is None:
             return ""
-        return f"{via.login} from {','.join(self.source)}" if self.source else via.login
+        asked = "" if via.user else f" tls {level}"
+        return f"{via.login}{asked} from {','.join(self.source)}"
 
 
 _DIRECTLY = RouteRule(())

@@ -56,16 +56,16 @@ def demand_at(relay: Relay, level: TlsLevel) -> TlsDemand:
     return TlsDemand()
 
 
-def one_after_another(route: RouteRule, outcomes: Sequence[Outcome]) -> Outcome:
+def one_after_another(route: RouteRule, outcomes: Sequence[Outcome], level: TlsLevel) -> Outcome:
     """What the vias of a route come to together, each one's candidates behind those of the one before. Where there are
-    none, what may be better later outweighs what is final."""
+    none, what may be better later outweighs what is final. `level` is the destination's."""
     found: list[Candidate] = []
     verdicts: list[Verdict] = []
     for via, outcome in zip(route.vias, outcomes, strict=True):
         if isinstance(outcome, Verdict):
             verdicts.append(outcome)
         else:
-            hop = route.hop(via)
+            hop = route.hop(via, level)
             found += (replace(it, source=source_for(it.address, route.source), hop=hop) for it in outcome)
     if found:
         return tuple(found)

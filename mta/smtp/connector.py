@@ -45,7 +45,7 @@ class SmtpConnector:
     def _unreachable(self, error: Exception | None, source: str) -> Observation:
         number = getattr(error, "errno", None)
         if source and number == errno.EADDRNOTAVAIL:
-            text = f"{source}, the source address of the route, is none of this machine's"
+            text = f"{source}, the source address of the route, is not to be had on this machine"
             return Observation(Phase.CONNECT, Seen.LOST, finding(NO_SUCH_SOURCE, text))
         if isinstance(error, TimeoutError) and number is None:
             text = f"no connection within {self._timeouts.connect:g} s"

@@ -87,7 +87,6 @@ class Client(aiosmtplib.SMTP):
         async with asyncio.timeout(self._timeouts.greeting):
             return await protocol.read_response(None)
 
-
     async def _begin_tls(self, protocol: Dialogue, context: ssl.SSLContext, name: str) -> None:
         """Octets in clear before it end the connection, as those behind the 220 to STARTTLS do."""
         loop = asyncio.get_running_loop()

@@ -23,5 +23,5 @@ class Contexts:
 
     @cached_property
     def _verifying(self) -> ssl.SSLContext:
-        """For the name that is asked for, by an authority that the machine trusts; TLS 1.2 at least."""
+        """For the name that the handshake asks for, by an authority that the machine trusts; TLS 1.2 at least."""
         return ssl.create_default_context()

@@ -209,6 +209,15 @@ async def test_a_session_logged_in_as_one_carries_nobody_elses_mail(tmp_path: Pa
         assert len(relay.messages) == 2 and len(relay.logins) == 1
 
 
+async def test_a_session_that_was_not_verified_carries_no_mail_that_asks_for_it(tmp_path: Path) -> None:
+    async with ScriptedMx(tls=server_tls("mx")) as relay, house(tmp_path, 25) as home:
+        strict = DestinationRule(("bank.test",), tls=TlsLevel.VERIFY)
+        home.router.destinations = Destinations((strict,), (RouteRule(("*",), (at(relay),)),))
+        await once(home, "ann@shop.test")
+        assert (await home.recipient(await once(home, "ann@bank.test"))).status is Status.PENDING
+        assert len(relay.messages) == 1
+
+
 # ---------------------------------------------------------------- login
 @pytest.mark.parametrize("implicit", [False, True])
 async def test_a_login_is_inside_tls_that_was_verified(tmp_path: Path, implicit: bool) -> None:

@@ -107,14 +107,14 @@ A, B = (Candidate("a.test", "192.0.2.1", 0),), (Candidate("b.test", "2001:db8::1
     ],
 )
 def test_one_via_after_the_other(outcomes: tuple[Outcome, ...], expected: object) -> None:
-    found = one_after_another(RouteRule(("*",), (None,) * len(outcomes)), outcomes)
+    found = one_after_another(RouteRule(("*",), (None,) * len(outcomes)), outcomes, TlsLevel.MAY)
     assert (found if isinstance(found, Verdict) else [it.host for it in found]) == expected
 
 
 def test_each_candidate_knows_its_source_and_whose_mail_it_may_carry() -> None:
     login = Relay("r.test", 587, "shop", password="secret")
     route = RouteRule(("*",), (login, None), ("192.0.2.5",))
-    found = one_after_another(route, (A, B))
+    found = one_after_another(route, (A, B), TlsLevel.MAY)
     assert isinstance(found, tuple)
     assert [it.source for it in found] == ["192.0.2.5", ""]
     assert [it.hop for it in found] == ["shop@smtp://r.test:587 from 192.0.2.5", ""]
