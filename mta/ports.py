@@ -11,7 +11,7 @@ from typing import Protocol
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
-from mta.model.tls import StsPolicy, Tlsa, TlsDemand, TlsResult
+from mta.model.tls import OPPORTUNISTIC, StsPolicy, Tlsa, TlsDemand, TlsResult
 
 
 class Clock(Protocol):
@@ -197,6 +197,10 @@ class Callers:
 
 
 # ---------------------------------------------------------------- outbound SMTP
+LOGIN_MECHANISMS = ("PLAIN", "LOGIN")
+"""By which `Session.authenticate` can log in, the best first."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvelopeReplies:
     """The replies to one MAIL, its RCPTs in order, and DATA. Those not asked for, because the one before decided, are
@@ -255,9 +259,14 @@ class Session(Protocol):
         """EHLO or HELO. The phase of the observation is EHLO, HELO or (EHLO inside TLS) EHLO_TLS."""
         ...
 
-    async def starttls(self, demand: TlsDemand) -> Observation:
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
         """STARTTLS and the handshake, in which the server proves what `demand` asks. Phase STARTTLS when the command was not
         answered 220, else TLS: LOST where it has not proved it, and the connection is closed."""
+        ...
+
+    async def authenticate(self, user: str, password: str) -> Observation:
+        """AUTH, by one of `LOGIN_MECHANISMS`, which the server must offer; inside TLS alone, else it raises. Phase AUTH; no
+        text that comes back holds the password."""
         ...
 
     async def envelope(
@@ -305,10 +314,17 @@ class Session(Protocol):
 
 
 class Connector(Protocol):
-    async def connect(self, host: str, address: str, port: int) -> tuple[Session | None, Observation]:
-        """TCP and greeting. Phase CONNECT with LOST or TIMEOUT, else phase BANNER. With a session whenever the
-        connection is open and in step."""
+    async def connect(
+        self, host: str, address: str, port: int, *, source: str = "", demand: TlsDemand | None = None
+    ) -> tuple[Session | None, Observation]:
+        """TCP, with a `demand` TLS from the first octet (RFC 8314 section 3.3), and greeting. Phase CONNECT or TLS with LOST
+        or TIMEOUT, else phase BANNER. With a session whenever the connection is open and in step. `source` is where to
+        connect from, "" wherever; where this machine has no such address, the reply's status is `NO_SUCH_SOURCE`."""
         ...
+
+
+NO_SUCH_SOURCE = "4.3.5"
+"""RFC 3463: the system is incorrectly configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +342,8 @@ class Timeouts:
 
 
 class Sessions(Protocol):
-    """The connections of each destination: how many there may be, and those that are open between two transactions."""
+    """The connections of each destination: how many there may be, and those that are open between two transactions. Where
+    mail goes by a relay, the hop of its route stands for the destination."""
 
     async def room(self, destination: str) -> None:
         """Waits until one more connection fits, and counts it until `gone`, or until its session has ended. What is ending

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from mta import __version__
 from mta.app import settings
 from mta.app.certificate import Certificate
+from mta.app.relay_passwords import RelayPasswords
 from mta.app.runtime import Runtime
 from mta.app.signing import SigningKeys
 from mta.app.state import RunningState
@@ -24,6 +25,7 @@ from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.deadlines import Deadlines
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
@@ -66,6 +68,7 @@ class Daemon:
     pool: SessionPool = field(init=False)
     router: Router = field(init=False)
     security: Security = field(init=False)
+    hosts: HostMemory = field(init=False)
     delivery: Delivery = field(init=False)
     deadlines: Deadlines = field(init=False)
     scheduler: Scheduler = field(init=False)
@@ -77,6 +80,7 @@ class Daemon:
     certificate: Certificate = field(default_factory=Certificate)
     signing_keys: SigningKeys = field(default_factory=SigningKeys)
     signing: Signing = field(default_factory=Signing)
+    relay_passwords: RelayPasswords = field(default_factory=RelayPasswords)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -110,6 +114,7 @@ class Daemon:
         sockets = list(sockets)
         self._read_certificate(sockets)
         self._take_keys(self.runtime.signing_keys(self.config))
+        self.relay_passwords = self.runtime.relay_passwords(self.config)
         _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
@@ -133,8 +138,8 @@ class Daemon:
             self._spawn("reports of encryption", self.tls_reports.run())
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        found = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
-        for problem in (*warnings(self.config), *found):
+        files = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
+        for problem in (*warnings(self.config), *files, *self.relay_passwords.warnings):
             self.observe(Trouble("warning", str(problem)))
 
     def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
@@ -158,11 +163,13 @@ class Daemon:
         self.router = Router(
             world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
         )
+        self.router.destinations = settings.destinations(config, self.relay_passwords.by_route)
         self._build_tls()
-        hosts = HostMemory()
+        self.hosts = hosts = HostMemory()
         self.security = Security(world.resolver, self.policies, settings.security(config), self.observe)
-        opener = Opener(world.connector, self.pool, hosts, config.delivery.port, self.security)
-        means = Means(self.spool, Letters(self.spool, self.signing), self.pool, opener, self.router, hosts)
+        opener = Opener(world.connector, self.pool, hosts, self.security)
+        letters, complaints = Letters(self.spool, self.signing), Complaints(self.observe)
+        means = Means(self.spool, letters, self.pool, opener, self.router, hosts, complaints)
         chance = world.entropy.stream("schedule")
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
@@ -230,6 +237,7 @@ class Daemon:
         """Takes what can change while it runs; what can't is said and waits for a restart. Raises `ConfigError`, and nothing
         has changed."""
         _refuse(at_doors(config, self.listener.doors))
+        passwords = self.runtime.relay_passwords(config)
         for key, old, new in self._fixed(config):
             if old != new:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
@@ -244,6 +252,7 @@ class Daemon:
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self._secure_anew(settings.security(self.config))
+        self._reroute(passwords)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
         if self.policies is not None:
@@ -284,6 +293,15 @@ class Daemon:
     def _take_keys(self, found: SigningKeys) -> None:
         self.signing_keys = found
         self.signing.keyring = Keyring(found.keys)
+    def _reroute(self, passwords: RelayPasswords) -> None:
+        """Where a relay is another, or lets us in now, nothing of what befell it before counts."""
+        for problem in passwords.warnings:
+            self.observe(Trouble("warning", str(problem)))
+        self.relay_passwords = passwords
+        found = settings.destinations(self.config, passwords.by_route)
+        if found.routes != self.router.destinations.routes:
+            self.hosts.revive()
+        self.router.destinations = found
 
     def _listener_settings(self) -> ListenerSettings:
         return settings.listener(self.config, self.certificate.context, self.users)
@@ -300,7 +318,6 @@ class Daemon:
         yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
         yield "tls.mta_sts", old.tls.mta_sts, new.tls.mta_sts
         yield "tls.report", old.tls.report, new.tls.report
-        yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 
     # ------------------------------------------------ stop

@@ -1,7 +1,9 @@
 """From the configuration to what each part is told. Pure, so that a reload is the same as a start."""
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 from mta.app.upkeep import Waits
 from mta.config.model import Config, CriticalLimits, WarningLimits
@@ -12,7 +14,7 @@ from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
 from mta.model.envelope import MailClass, Notice
 from mta.policy.acceptance import Locals
-from mta.policy.destinations import Destinations, RouteRule
+from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
 from mta.reports.alerts import AlertSettings
@@ -65,14 +67,21 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
     )
 
 
-def destinations(config: Config) -> Destinations:
-    """The passwords of relays are read by `app`, which keeps them."""
-    routes = tuple(RouteRule(table.match, table.via, table.source) for table in config.route)
+def destinations(config: Config, passwords: Sequence[str] = ()) -> Destinations:
+    """`passwords` are those of the relays with a user, one for each route."""
+    routes = tuple(
+        RouteRule(table.match, tuple(via and _with_password(via, password or "") for via in table.via), table.source)
+        for table, password in zip_longest(config.route, passwords)
+    )
     return Destinations(tuple(table.rule for table in config.destination), routes)
 
 
 def security(config: Config) -> SecurityRules:
     return SecurityRules(destinations(config), config.tls.dane)
+
+
+def _with_password(relay: Relay, password: str) -> Relay:
+    return replace(relay, password=password) if relay.user else relay
 
 
 def scheduler(config: Config) -> SchedulerSettings:

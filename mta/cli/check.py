@@ -10,6 +10,7 @@ import click
 
 from mta.app.certificate import certificate_warnings
 from mta.app.elsewhere import domains_elsewhere, system_addresses
+from mta.app.relay_passwords import password_warnings
 from mta.app.signing import key_warnings
 from mta.config.checks import dane_warnings, warnings
 from mta.config.describe import effective
@@ -26,6 +27,7 @@ def check(path: Path | None, as_json: bool) -> int:
         users = read_users(config)
         warned = [*warnings(config), *certificate_warnings(config, os.environ), *users.warnings]
         warned += key_warnings(config, os.environ)
+        warned += password_warnings(config, os.environ)
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from mta.config.fields import IpNetwork
 from mta.config.model import Alerts, Config, Dkim, Submission
 from mta.config.problems import Problem
+from mta.config.routes import route_contradictions, route_warnings
 from mta.model.address import parse_address
 from mta.model.door import Door, Scheme
 from mta.model.units import duration_in_words
@@ -40,6 +41,7 @@ def contradictions(config: Config) -> Iterator[Problem]:
     yield from _incomplete_tls(config.submission)
     yield from _untrusted_proxies(config.submission)
     yield from _repeated_keys(config.dkim)
+    yield from route_contradictions(config)
     spool = config.spool
     if "content_retention" in spool.model_fields_set and spool.content_retention > spool.retention:
         limit = duration_in_words(spool.retention)
@@ -53,6 +55,7 @@ def warnings(config: Config) -> Iterator[Problem]:
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
     yield from _health_warnings(config.alerts)
+    yield from route_warnings(config)
     yield from _tls_report_warnings(config)
     if config.dns.nameservers:
         yield from dane_warnings(config, (host for host, _ in config.dns.nameservers))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from mta.delivery.complaints import Complaints
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
@@ -22,11 +23,12 @@ from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
+from mta.policy.relays import softened
 from mta.policy.routing import Candidate
 from mta.policy.tls import NO_NEEDS, Needs, in_words
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.policy.utf8 import together
-from mta.ports import Clock, Session, Sessions
+from mta.ports import NO_SUCH_SOURCE, Clock, Session, Sessions
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
 TIME_LIMIT = 900.0
@@ -46,6 +48,7 @@ class Means:
     opener: Opener
     router: Router
     hosts: HostMemory
+    complaints: Complaints
 
 
 @dataclass(slots=True)
@@ -65,6 +68,8 @@ class Attempt:
     trouble: Verdict | None = None
     """The verdict on the destination as a whole."""
     _session: Session | None = None
+    _hop: str = ""
+    """What the session at work belongs to in `means.sessions`."""
     _kept: tuple[Session, bool] | None = None
     _later: bool = False
     _required: bool = False
@@ -78,16 +83,20 @@ class Attempt:
         finally:
             if self._session is not None:  # an exception or a cancellation: nothing is known of its state
                 self._session.abort()
-                self.means.sessions.dismiss(self.claim.destination, self._session)
+                self.means.sessions.dismiss(self._hop, self._session)
 
     async def _run(self) -> None:
-        if await self._with_session_at_hand():
+        hop = self.means.router.hop(self.claim.destination)
+        if await self._with_session_at_hand(hop):
             return
         candidates = await self.means.router.candidates(self.claim.destination)
         if isinstance(candidates, Verdict):
             self._conclude_rest(candidates, Conclusion(candidates))
             return
-        await self._walk(self._doubtful_host_first(candidates))
+        ordered = self._doubtful_host_first(candidates)
+        if (other := self._hop_of(ordered[0])) != hop and await self._with_session_at_hand(other):
+            return
+        await self._walk(ordered)
 
     @property
     def open(self) -> list[ClaimedRecipient]:
@@ -105,19 +114,27 @@ class Attempt:
     def _done(self) -> bool:
         return self._later or not self.open
 
+    @property
+    def _relayed(self) -> bool:
+        return self.means.router.route(self.claim.destination).relayed
+
     # ------------------------------------------------ hosts
-    async def _with_session_at_hand(self) -> bool:
+    def _hop_of(self, candidate: Candidate) -> str:
+        return candidate.hop or self.claim.destination
+
+    async def _with_session_at_hand(self, hop: str) -> bool:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
         said. One that others opened is not for mail with needs of its own."""
-        session = self.means.sessions.take(self.claim.destination) if self._needs == NO_NEEDS else None
+        self._hop = hop
+        session = self.means.sessions.take(hop) if self._needs == NO_NEEDS else None
         if session is None:
             return False
         if not self.means.opener.may_use(session, self.claim.destination):
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(hop, session)
             return False
         doubtful = self.claim.recipients[0].remote_address
         if doubtful and doubtful != session.address:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(hop, session)
             return False
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:
@@ -149,6 +166,7 @@ class Attempt:
             if self._done or verdict is None:
                 return
             verdicts.append(verdict)
+            self.means.complaints.hear(candidate, verdict)
             if self._out_of_time():
                 return
             self._blame(candidate, verdict)
@@ -172,12 +190,13 @@ class Attempt:
     async def _open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
         """A session, or the verdict on this host; a deadline that comes first is not waited out with it."""
         by = self.claim.deliver_by
+        self._hop = self._hop_of(candidate)
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
                 destination, opener = self.claim.destination, self.means.opener
                 plan = await opener.plan(destination, candidate, self._needs)
                 self._required = plan.demand.required
-                return await opener.open(destination, candidate, changes, plan, self._needs)
+                return await opener.open(destination, self._hop, candidate, changes, plan, self._needs)
         except TimeoutError:
             reply = finding("4.4.7", "the deadline came before the server was ready")
             return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
@@ -222,7 +241,7 @@ class Attempt:
         if session.usable and result.host is None and result.change is None:
             self._kept = session, result.open_transaction
         else:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
         self._session = None
 
     async def part(self) -> None:
@@ -232,11 +251,11 @@ class Attempt:
             return
         (session, is_open), self._kept = self._kept, None
         if self._needs.lifts:  # what it was opened under is less than other mail may need
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
         elif not is_open or await self._reset(session):
-            self.means.sessions.give(self.claim.destination, session)
+            self.means.sessions.give(self._hop, session)
         else:
-            self.means.sessions.dismiss(self.claim.destination, session)
+            self.means.sessions.dismiss(self._hop, session)
 
     @staticmethod
     async def _reset(session: Session) -> bool:
@@ -244,7 +263,9 @@ class Attempt:
         return session.usable and classify(await session.reset(), Situation()).action is Action.GO
 
     def _blame(self, candidate: Candidate, verdict: Verdict) -> None:
-        if verdict.phase in (Phase.CONNECT, Phase.BANNER) and verdict.disposition is Disposition.TRANSIENT:
+        if verdict.status == NO_SUCH_SOURCE:  # ours alone
+            return
+        if verdict.phase in (Phase.CONNECT, Phase.BANNER, Phase.AUTH) and verdict.disposition is Disposition.TRANSIENT:
             failures = self.means.hosts.failures(candidate.address) + 1
             self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
 
@@ -271,6 +292,7 @@ class Attempt:
             recipients,
             *asked,
             frozenset(changes),
+            self._hop != self.claim.destination,
             lambda accepted: self.mark(accepted, session, letter.signed),
         )
         result = await transaction.run()
@@ -300,6 +322,8 @@ class Attempt:
     # ------------------------------------------------ the end
     def _exhausted(self, verdicts: Sequence[Verdict], waits: Sequence[float]) -> None:
         """No host is left. `waits`: all of them rest, nothing was tried, for so long."""
+        if self._relayed:
+            verdicts = [softened(it) for it in verdicts]
         verdict, refusals = exhausted(verdicts, max(it.refusals for it in self.claim.recipients))
         if self._needs != NO_NEEDS:  # other mail may be let in
             verdict = replace(verdict, scope=Scope.TRANSACTION)

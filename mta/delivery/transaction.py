@@ -88,6 +88,8 @@ class Transaction:
     parameters: tuple[str, ...]
     rcpt_parameters: tuple[tuple[str, ...], ...]
     changes: frozenset[Change]
+    relay: bool
+    """The server is a relay of ours."""
     gate: Gate
     result: Result = field(default_factory=Result)
     accepted: list[ClaimedRecipient] = field(default_factory=list)
@@ -122,6 +124,7 @@ class Transaction:
             starttls_offered="STARTTLS" in self.session.extensions,
             tls=bool(self.session.tls),
             repeated=self.changes,
+            relay=self.relay,
         )
         return classify(observation, situation)
 

@@ -26,6 +26,11 @@ class Relay:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"smtp{'s' if self.implicit_tls else ''}://{host}:{self.port}"
 
+    @property
+    def login(self) -> str:
+        """Who we are there, and where: what a session may carry the mail of."""
+        return f"{self.user}@{self}" if self.user else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class DestinationRule:
@@ -48,6 +53,19 @@ class RouteRule:
     patterns: tuple[str, ...]
     vias: tuple[Relay | None, ...] = (None,)
     source: tuple[str, ...] = ()
+
+    @property
+    def relayed(self) -> bool:
+        """Whether one of them is a relay."""
+        return any(self.vias)
+
+    def hop(self, via: Relay | None, level: TlsLevel) -> str:
+        """The name of the mail that a session opened for this route at `via` may carry; "" that of one destination. What
+        was asked of its encryption is the same for all of it: a login asks for the most."""
+        if via is None:
+            return ""
+        asked = "" if via.user else f" tls {level}"
+        return f"{via.login}{asked} from {','.join(self.source)}"
 
 
 _DIRECTLY = RouteRule(())

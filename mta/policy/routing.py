@@ -22,6 +22,8 @@ from itertools import zip_longest
 from mta.model.address import AddressError, check_domain, parse_literal
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.model.tls import TlsDemand
+from mta.policy.destinations import Relay
 from mta.policy.networks import Standing, plain, standing
 from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, Randomness, Reach
 
@@ -69,8 +71,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address to connect to. `host` is the exchanger's name, or the address literal. DNSSEC vouches for the name if
-    `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any."""
+    """An address to connect to. `host` is the exchanger's or relay's name, or the address literal. DNSSEC vouches for the
+    name if `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any.
+    `source` is where to connect from, "" wherever; `hop` names what mail a session there may carry, "" that of the
+    destination alone; `demand` is what is asked of its encryption where the route decides that."""
 
     host: str
     address: str
@@ -78,6 +82,11 @@ class Candidate:
     secure_name: bool = False
     secure: bool = False
     canonical: str = ""
+    port: int = 25
+    relay: Relay | None = None
+    source: str = ""
+    hop: str = ""
+    demand: TlsDemand | None = None
 
 
 # ---------------------------------------------------------------- what needs no MX lookup
@@ -187,7 +196,7 @@ def plan_candidates(
     hosts = [_judge(exchanger, known[exchanger.host], rules, reach) for exchanger in route.exchangers]
     own = min((host.exchanger.preference for host in hosts if host.own), default=None)
     before = [host for host in hosts if own is None or host.exchanger.preference < own]
-    chosen = _choose(before, rules.max_addresses)
+    chosen = _choose(before, rules)
     if chosen:
         return tuple(_vouched(candidate, route, known[candidate.host]) for candidate in chosen)
     looped_at = next((host.exchanger.host for host in hosts if host.own), route.looped_at)
@@ -244,8 +253,8 @@ def _alternate(addresses: Sequence[str]) -> Iterator[str]:
     return (address for turn in zip_longest(*families.values()) for address in turn if address)
 
 
-def _choose(hosts: Sequence[_Host], limit: int) -> tuple[Candidate, ...]:
-    """At most `limit` addresses, each once: every host's first, then every host's second, and so on; tried in the order
+def _choose(hosts: Sequence[_Host], rules: RoutingRules) -> tuple[Candidate, ...]:
+    """At most `max_addresses`, each once: every host's first, then every host's second, and so on; tried in the order
     of the hosts."""
     seen: set[str] = set()
     entries: list[tuple[int, int, Candidate]] = []
@@ -253,8 +262,9 @@ def _choose(hosts: Sequence[_Host], limit: int) -> tuple[Candidate, ...]:
         fresh = [address for address in dict.fromkeys(map(_text, host.addresses)) if address not in seen]
         seen.update(fresh)
         for rank, address in enumerate(fresh):
-            entries.append((rank, place, Candidate(host.exchanger.host, address, host.exchanger.preference)))
-    taken = sorted(entries, key=lambda entry: entry[:2])[:limit]
+            candidate = Candidate(host.exchanger.host, address, host.exchanger.preference, port=rules.port)
+            entries.append((rank, place, candidate))
+    taken = sorted(entries, key=lambda entry: entry[:2])[: rules.max_addresses]
     return tuple(candidate for _, _, candidate in sorted(taken, key=lambda entry: (entry[1], entry[0])))
 
 

@@ -18,12 +18,13 @@ import aiosmtplib
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
-from mta.model.tls import OPPORTUNISTIC, TlsDemand, TlsResult
+from mta.model.tls import OPPORTUNISTIC, TlsDemand
 from mta.ports import EnvelopeReplies, Timeouts
 from mta.smtp.chunking import Chunks
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.identity import Unproven, chain_of, verify
 from mta.smtp.inbox import Inbox
+from mta.smtp.login import log_in
 from mta.smtp.outflow import Outflow
 from mta.smtp.replies import Answer, observation, parse_extensions
 from mta.smtp.verification import Contexts, failure, reason
@@ -62,6 +63,8 @@ class SmtpSession:
         self._dialogue: Dialogue = client.dialogue
         self._wire = Wire(inbox, self._tcp, self._tcp)
         self._over = False
+        if client.secured:
+            self._encrypted(cast("asyncio.Transport", client.transport))
 
     @property
     def usable(self) -> bool:
@@ -104,22 +107,28 @@ class SmtpSession:
         """After the 220. What was learnt in clear is forgotten (RFC 3207 section 4.2)."""
         transport = cast("asyncio.Transport | None", self._client.transport)
         if error is not None or transport is None:
-            seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
-            return self._not_encrypted(seen, f"TLS handshake failed: {reason(error) or seen}", failure(error))
+            self.abort()
+            return handshake_failed(error)
+        self._encrypted(transport)
+        self.extensions = {}
+        return self.prove(demand)
+
+    def _encrypted(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._wire = Wire(self._inbox, transport, self._tcp)
-        self.extensions = {}
         connection = transport.get_extra_info("ssl_object")
-        try:
-            self.verified = verify(demand, chain_of(connection)) if demand.verified else ""
-        except Unproven as flaw:
-            return self._not_encrypted(Seen.LOST, str(flaw), flaw.result)
         self.tls = f"{connection.version()} {connection.cipher()[0]}"
-        return Observation(Phase.TLS, Seen.REPLY)
 
-    def _not_encrypted(self, seen: Seen, text: str, result: TlsResult | None) -> Observation:
-        self.abort()
-        return Observation(Phase.TLS, seen, finding("4.7.5", text), result)
+    def prove(self, demand: TlsDemand) -> Observation:
+        """Whether the server of an encrypted session is who it has to be; one that is not is left."""
+        try:
+            self.verified = verify(demand, chain_of(self._transport.get_extra_info("ssl_object")))
+        except Unproven as flaw:
+            self.abort()
+            self.tls = ""
+            return Observation(Phase.TLS, Seen.LOST, finding("4.7.5", str(flaw)), flaw.result)
+        self.demand = demand
+        return Observation(Phase.TLS, Seen.REPLY)
 
     async def _ask(self, *words: str) -> Answer:
         self._speak_by(self._dialogue)
@@ -129,6 +138,22 @@ class SmtpSession:
         timeout = self._timeouts.command
         error = await complaint(self._client.execute_command(*(it.encode() for it in words), timeout=None), timeout)
         return self._inbox.take() or unanswered(error, timeout)
+
+    # ------------------------------------------------ who we are
+    async def authenticate(self, user: str, password: str) -> Observation:
+        if not self.tls:
+            raise RuntimeError("a password is given inside TLS alone")
+        with self._closed_by_exceptions():
+            offered = self.extensions.get("AUTH", "")
+            return self._observed(Phase.AUTH, await log_in(self._say, offered, user, password))
+
+    async def _say(self, line: str) -> Answer:
+        self._speak_by(self._wire)
+        if not self._inbox.in_step:
+            return self._inbox.unasked()
+        self._inbox.expect()
+        self._wire.write(f"{line}\r\n".encode("ascii"))
+        return await self._inbox.answer(self._timeouts.command)
 
     # ------------------------------------------------ the transaction
     async def envelope(
@@ -290,6 +315,12 @@ class SmtpSession:
         except BaseException:
             self.abort()
             raise
+
+
+def handshake_failed(error: Exception | None) -> Observation:
+    seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
+    text = f"TLS handshake failed: {reason(error) or seen}"
+    return Observation(Phase.TLS, seen, finding("4.7.5", text), failure(error))
 
 
 def _code(seen: Observation | None) -> int | None:

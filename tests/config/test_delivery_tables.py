@@ -63,7 +63,10 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
     found = dict(effective(read(tmp_path, TABLES)))
     assert found["destination[1].rate"] == "100 in 1 minute"
     assert found["destination[1].messages_per_session"] == "20"
-    assert found["route[1].via"] == "smtps://relay.example.net:465, smtp://[2001:db8::1]:26, mx"
+    assert found["route[1].via"] == (
+        "smtps://relay.example.net:465, logged in there as us@er (inside TLS, with a certificate for relay.example.net), "
+        "else smtp://[2001:db8::1]:26 (inside TLS if it has it), else the servers of its domain (mx)"
+    )
     assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "nothing is suppressed"
 
 

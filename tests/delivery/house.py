@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
@@ -100,6 +101,7 @@ class House:
     security: Security
     clock: Clock
     facts: list[Fact]
+    router: Router
     count: int = 0
 
     async def submit(
@@ -208,12 +210,13 @@ async def house(
     routing = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
     router = Router(names, lambda addresses: Reach(), routing, random.Random(1))
     security = Security(names, policies, rules or SecurityRules(), facts.append)
-    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port, security)
+    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, security)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
-    means = Means(spool, Letters(spool, signing or Signing()), pool, opener, router, hosts)
+    letters = Letters(spool, signing or Signing())
+    means = Means(spool, letters, pool, opener, router, hosts, Complaints(facts.append))
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
-        yield House(spool, delivery, pool, hosts, names, security, clock, facts)
+        yield House(spool, delivery, pool, hosts, names, security, clock, facts, router)
     finally:
         await pool.close()
         await spool.close()

@@ -27,7 +27,9 @@ class Remotes:
     seen: list[tuple[float, str, tuple[str, ...], bytes]] = field(default_factory=list)
     connects: list[tuple[float, str]] = field(default_factory=list)
 
-    async def connect(self, host: str, address: str, port: int) -> tuple["RemoteSession | None", Observation]:
+    async def connect(
+        self, host: str, address: str, port: int, *, source: str = "", demand: TlsDemand | None = None
+    ) -> tuple["RemoteSession | None", Observation]:
         self.connects.append((asyncio.get_running_loop().time(), address))
         up = await self.observe(Phase.CONNECT, address)
         if up.seen is not Seen.REPLY:
@@ -69,7 +71,10 @@ class RemoteSession:
     async def hello(self, verb: str) -> Observation:
         return await self._observe(Phase(verb.lower()))
 
-    async def starttls(self, demand: TlsDemand) -> Observation:
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
+        raise AssertionError("not offered")
+
+    async def authenticate(self, user: str, password: str) -> Observation:
         raise AssertionError("not offered")
 
     async def envelope(
