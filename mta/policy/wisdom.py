@@ -1,9 +1,9 @@
 """What a refusal means beyond its digit: the category of a reply.
 
-Rules: what is done with mail never depends on it (Table A), but for how long greylisting is waited out. A delivery has none.
-What receivers say outweighs the status they say it with, since many give 5.7.1 or 5.1.1 for everything, but for statuses that
-nobody gives by chance. What names a recipient counts only where one was named. Total; the time it takes is bounded by
-`TEXT_LIMIT`, whatever the text.
+Rules: what is done with mail never depends on it (Table A), but for how long greylisting is waited out. A delivery has
+none. What receivers say outweighs the status they say it with, since many give 5.7.1 or 5.1.1 for everything, but for
+statuses that nobody gives by chance. What is about a recipient counts only where one was named. Total; the time it takes
+is bounded by `TEXT_LIMIT`, whatever the text.
 """
 
 import re

@@ -106,7 +106,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"user complaints",
             r"connections? (?:will )?not (?:be )?accepted from",
             r"(?:your|sending|client|this) (?:ip|host|ip address|server)\b.{0,40}(?:blocked|banned|listed|denied|refused)",
-            r"(?:ip|host|address) (?:address )?\[?[0-9a-f.:]{3,45}\]? (?:is |was |has been )?(?:blocked|banned|listed|on our)",
+            r"(?:ip|host|address) (?:address )?\[?[0-9a-f.:]{3,45}\]? (?:is |was |has been )?"
+            r"(?:blocked|banned|listed|on our)",
             r"blocked by (?:our )?(?:local )?(?:rbl|reputation|blocklist)",
             r"unsolicited mail originating from your ip",
             r"\bptr\b|reverse[- ](?:dns|hostname|lookup|address)|\brdns\b|no reverse",
@@ -148,9 +149,10 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
         (
             r"(?:no such|unknown|invalid|non-?exist(?:e|a)nt) "
             r"(?:user|recipient|mailbox|address|account|person|local[- ]part|virtual|mail ?drop|customer|alias|e-?mail)",
-            r"(?:user|recipient|mailbox|account|addressee|alias|address|customer)(?: is| was)? (?:unknown|invalid|not known|not found)",
-            r"(?:user|mailbox|account|recipient|address|e-?mail account|e-?mail address)(?: \S{1,64})?(?: that you tried to reach)?"
-            r" (?:does not|doesn'?t|did not) exist",
+            r"(?:user|recipient|mailbox|account|addressee|alias|address|customer)(?: is| was)? "
+            r"(?:unknown|invalid|not known|not found)",
+            r"(?:user|mailbox|account|recipient|address)(?: \S{1,64})?(?: that you tried to reach)? "
+            r"(?:does not|doesn'?t|did not) exist",
             r"user (?:doesn'?t|does not) have an? \S{1,40} account",
             r"unknown in (?:virtual|local|relay)",
             r"unrouteable address|unroutable address",
@@ -173,17 +175,19 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
     (
         Category.SIZE,
         (
-            r"(?:message|mail|e-?mail|size|body)(?: \w{1,9}){0,3} (?:exceeds?|exceeded|is larger|larger than|too (?:large|big|long))",
+            r"(?:message|mail|e-?mail|size|body)(?: \w{1,9}){0,3} "
+            r"(?:exceeds?|exceeded|is larger|larger than|too (?:large|big|long))",
             r"(?:max(?:imum)?|fixed) (?:allowed )?(?:message |mail )?size|size limit",
         ),
     ),
     (
         Category.CONTENT,
         (
-            r"(?:likely |suspected |considered |detected |classified |identified |looks like |suspicion of |as |is |behaviou?r )spam\b",
+            r"(?:likely|suspected|considered|detected|classified|identified|looks like|suspicion of|as|is|behaviou?r) spam\b",
             r"spam (?:message|detected|content|score|rejected|mail)|dt:spm|junk ?mail|unsolicited (?:mail|message|bulk)",
             r"\bvirus|malware|phishing|infected",
-            r"(?:banned|forbidden|blocked|prohibited|dangerous|executable|invalid) (?:file|attachment|content|extension|url|link)",
+            r"(?:banned|forbidden|blocked|prohibited|dangerous|executable|invalid) "
+            r"(?:file|attachment|content|extension|url|link)",
             r"content (?:rejected|presents|filter|policy|not allowed)|message content",
             r"potential security issue",
             r"(?:malformed|invalid|missing|duplicate|bad|multiple|syntax).{0,20}(?:header|message-id|mime)",
@@ -193,7 +197,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
     (
         Category.POLICY,
         (
-            r"relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed)|prohibited)|unable to relay|not permitted to relay",
+            r"relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed)|prohibited)",
+            r"(?:unable|not permitted) to relay",
             r"authentication (?:is )?required|auth(?:entication)? (?:failed|credentials)",
             r"sender (?:address )?(?:is )?(?:rejected|denied|not allowed|blocked|unknown|not verified)",
             r"(?:address|identity|domain) (?:is )?not verified",
@@ -207,7 +212,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"(?:server|system|service|resources?|mailbox|host)(?: is| are| was)?(?: currently| temporarily)? "
             r"(?:not available|unavailable|busy|overloaded|down|shutting down|closing)",
             r"insufficient (?:system )?(?:storage|resources|disk)|out of (?:memory|disk)",
-            r"(?:temporary|temporarily) (?:local |server |internal |system |lookup )?(?:problem|error|failure|deferred|rejected)",
+            r"(?:temporary|temporarily) (?:local |server |internal |system |lookup )?"
+            r"(?:problem|error|failure|deferred|rejected)",
             r"verification in progress|lookup failed|local error in processing|try (?:again )?later",
         ),
     ),

@@ -33,11 +33,11 @@ AT_RCPT = [
     (FULL, "554 5.2.2 mailbox full; STOREDRV.Deliver.Exception:QuotaExceededException.MapiExceptionShutoffQuotaExceeded"),
     (DISTRUST, "550 5.7.606 Access denied, banned sending IP [192.0.2.1]. To request removal from this list please visit"),
     (DISTRUST, "550 5.7.511 Access denied, banned sender[192.0.2.1]. To request removal from this list please forward"),
-    (DISTRUST, "550 5.7.1 Service unavailable, Client host [192.0.2.1] blocked using Spamhaus. To request removal from this"),
+    (DISTRUST, "550 5.7.1 Service unavailable, Client host [192.0.2.1] blocked using Spamhaus. To request removal"),
     (POLICY, "550 5.7.133 RESOLVER.RST.SenderNotAuthenticatedForGroup; authentication required; Delivery restriction check"),
     (AWAY, "451 4.7.0 Temporary server error. Please try again later. PRX5"),
     # Yahoo, AOL
-    (USER, "554 delivery error: dd This user doesn't have a yahoo.com account (ann@yahoo.com) [0] - mta1234.mail.bf1.yahoo.com"),
+    (USER, "554 delivery error: dd This user doesn't have a yahoo.com account (ann@yahoo.com) [0] - mta1234.mail"),
     (USER, "552 1 Requested mail action aborted, mailbox not found"),
     (FULL, "554 delivery error: dd Requested mail action aborted: user is over quota"),
     # iCloud
@@ -72,7 +72,7 @@ AT_RCPT = [
     (USER, "550 Unrouteable address"),
     (USER, "550 No Such User Here"),
     (AWAY, "451 Temporary local problem - please try later"),
-    (DISTRUST, '550 "JunkMail rejected - mail.example.com [192.0.2.1]:33232 is in an RBL: Client host blocked using Spamhaus"'),
+    (DISTRUST, '550 "JunkMail rejected - mail.example.com [192.0.2.1]:33232 is in an RBL: blocked using Spamhaus"'),
     (POLICY, "550 Verification failed for <shop@example.com> Sender verify failed"),
     (POLICY, "451 Could not complete sender verify callout"),
     (POLICY, "550 relay not permitted"),
@@ -107,9 +107,9 @@ BEFORE = [
     (DISTRUST, "421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to unexpected volume or user complaints"),
     (DISTRUST, "421 4.7.1 [TS03] All messages from 192.0.2.1 will be permanently deferred; Retrying will NOT succeed."),
     (DISTRUST, "553 5.7.1 [BL21] Connections will not be accepted from 192.0.2.1, because the ip is in Spamhaus's list"),
-    (DISTRUST, "550 5.7.1 Unfortunately, messages from [192.0.2.1] weren't sent. part of their network is on our block list (S3150)."),
+    (DISTRUST, "550 5.7.1 Unfortunately, messages from [192.0.2.1] weren't sent. they are on our block list (S3150)."),
     (DISTRUST, "451 4.7.650 The mail server [192.0.2.1] has been temporarily rate limited due to IP reputation."),
-    (DISTRUST, "554 IP=192.0.2.1 - A problem occurred. Ask your postmaster for help or to contact tosa@rx.t-online.de to clarify."),
+    (DISTRUST, "554 IP=192.0.2.1 - A problem occurred. Ask your postmaster for help or to contact tosa@rx.t-online.de"),
     (DISTRUST, "554 gmx.net (mxgmx114) Nemesis ESMTP Service not available No SMTP service IP address is block listed."),
     (DISTRUST, "421 Too many spams from your IP (192.0.2.1), please visit http://postmaster.free.fr/"),
     (DISTRUST, "554 resimta-po-01v.sys.comcast.net Comcast BL000001 Blocked for spam. Please see http://postmaster.comcast.net"),
@@ -130,14 +130,14 @@ AT_END = [
     (POLICY, "550 5.7.26 Unauthenticated email from example.com is not accepted due to domain's DMARC policy."),
     (POLICY, "550 5.7.27 This mail has been blocked because the sender is unauthenticated. SPF did not pass"),
     (DISTRUST, "550 5.7.25 The IP address sending this message does not have a PTR record setup, or the corresponding"),
-    (DISTRUST, "550 5.7.1 Our system has detected that this message is likely suspicious due to the very low reputation of the"),
+    (DISTRUST, "550 5.7.1 Our system has detected that this message is likely suspicious due to the very low reputation"),
     (RATE, "421 4.7.28 Our system has detected an unusual rate of unsolicited mail originating from your IP address."),
     (TLS, "421 4.7.29 This mail has been rate limited because the connection is not secured by TLS."),
-    (CONTENT, "550 5.7.1 Our system has detected that this message is likely unsolicited mail. To reduce the amount of spam"),
+    (CONTENT, "550 5.7.1 Our system has detected that this message is likely unsolicited mail. To reduce the amount"),
     (CONTENT, "552 5.7.0 This message was blocked because its content presents a potential security issue."),
     (SIZE, "552 5.3.4 Your message exceeded Google's message size limits."),
     (POLICY, "550 5.7.515 Access denied, sending domain example.com doesn't meet the required authentication level."),
-    (POLICY, "550 5.7.509 Access denied, sending domain example.com does not pass DMARC verification and has a policy of reject"),
+    (POLICY, "550 5.7.509 Access denied, sending domain example.com does not pass DMARC verification"),
     (POLICY, "554 5.7.9 Message not accepted for policy reasons. See https://senders.yahooinc.com/error-codes"),
     (POLICY, "554 5.7.1 [CS01] Message rejected due to local policy. Please visit https://support.apple.com/en-us/HT204137"),
     (POLICY, "550 5.7.1 rejected by DMARC policy for example.com"),
@@ -195,7 +195,7 @@ def test_what_we_found_ourselves(expected: Category, phase: str, found: Reply) -
     assert category(found, phase) is expected
 
 
-@pytest.mark.parametrize("line", ["250 2.0.0 Ok: greylisted no more, queued as 1", "354 mailbox full of joy", "250 5.1.1 Ok"])
+@pytest.mark.parametrize("line", ["250 2.0.0 Ok: greylisted no more", "354 mailbox full of joy", "250 5.1.1 Ok"])
 def test_what_takes_the_mail_is_of_no_kind(line: str) -> None:
     assert category(_reply(line), Phase.FINAL) is Category.UNKNOWN
 
@@ -219,7 +219,9 @@ def test_it_is_total(code: int | None, enhanced: str | None, text: str, phase: s
     assert category(Reply(code, enhanced, text), phase) in Category
 
 
-@pytest.mark.parametrize("piece", ["a", " ", "<", "@", "user ", "too many ", "exceeds its ", "a@", "quota ", "[1.", "e-mail ", "\u0130"])
+@pytest.mark.parametrize(
+    "piece", ["a", " ", "<", "@", "user ", "too many ", "exceeds its ", "a@", "quota ", "[1.", "e-mail ", "\u0130"]
+)
 def test_hostile_text_takes_no_time(piece: str) -> None:
     reply = Reply(450, None, (piece * 3000)[:2000])
     begun = time.process_time()
