@@ -11,6 +11,7 @@ from typing import Any
 from mta.control.commands import Command
 from mta.control.timeline import lines, reply_text
 from mta.control.words import WIDTH, clock, count, span, table
+from mta.model.category import IN_WORDS
 from mta.model.text import safe_text
 
 Json = Mapping[str, Any]
@@ -88,6 +89,9 @@ def _status(document: Json) -> Iterable[str]:
     rates = ", ".join(f"{rate:g} {safe_text(name)}" for name, rate in document["rates"].items() if rate)
     if rates:
         yield from wrap(f"last minute {rates}", WIDTH, subsequent_indent=" " * 12)
+    kinds = ", ".join(f"{number} {safe_text(name)}" for name, number in document.get("categories", {}).items())
+    if kinds:
+        yield from wrap(f"refusals    {kinds} (since the start)", WIDTH, subsequent_indent=" " * 12)
     yield from _needing(document)
     yield from _destinations(document["destinations"])
 
@@ -240,6 +244,14 @@ def _standing(recipient: Json, indent: str = "", not_before: str | None = None) 
         yield f"{indent}    " + safe_text(f"{recipient['remote_host']} [{recipient['remote_address']}]{queued}")
     if recipient["reply"]:
         yield f"{indent}    " + safe_text(reply_text(recipient["reply"]))
+    if recipient.get("category"):
+        yield f"{indent}    that is: {safe_text(_kind(recipient['category']))}"
+
+
+def _kind(category: str) -> str:
+    """In words, or as it stands: a daemon may know more kinds than the program that asks."""
+    known = {it.value: words for it, words in IN_WORDS.items()}
+    return f"{known[category]} ({category})" if category in known else category
 
 
 def _of_order(target: str) -> str:

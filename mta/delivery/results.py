@@ -4,6 +4,7 @@
 import math
 from dataclasses import dataclass
 
+from mta.model.category import Category
 from mta.model.envelope import DeliverBy, MailClass, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
@@ -13,6 +14,7 @@ from mta.policy.compose import date_time
 from mta.policy.notices import notices_for
 from mta.policy.schedule import RetryPolicy
 from mta.policy.trace import remote_queue_id
+from mta.policy.wisdom import category
 from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 
 
@@ -63,6 +65,7 @@ def result(
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
+        category=_category(conclusion.verdict),
         signed=conclusion.signed,
         notices=notices_for(
             claim.kind,
@@ -75,6 +78,16 @@ def result(
             notify=recipient.notify,
         ),
     )
+
+
+def _category(verdict: Verdict) -> Category:
+    return Category.UNKNOWN if verdict.in_doubt else category(verdict.reply, verdict.phase)
+
+
+def _greylisted(recipient: ClaimedRecipient, verdict: Verdict) -> bool:
+    """Whether a server greylists us, and did not the last time."""
+    before = category(recipient.reply, "") if recipient.reply is not None else Category.UNKNOWN
+    return _category(verdict) is Category.GREYLISTING and before is not Category.GREYLISTING
 
 
 def _event(
@@ -95,7 +108,8 @@ def _event(
     else:
         at_least = (rules.doubt_delay or 0.0) if verdict.in_doubt else 0.0
         attempts = recipient.attempts + 1
-        at = schedule.next_attempt(rules.policy, attempts, claim.expires_at, now, chance, at_least, deadline)
+        wait = schedule.greylist_wait(rules.policy, chance) if _greylisted(recipient, verdict) else None
+        at = schedule.next_attempt(rules.policy, attempts, claim.expires_at, now, chance, at_least, deadline, wait)
     if at is None:
         return Event.GAVE_UP, None
     return (Event.DOUBTED if verdict.in_doubt else Event.DEFERRED), at

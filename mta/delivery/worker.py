@@ -251,6 +251,7 @@ class Delivery:
                     remote_id=it.remote_id,
                     next_attempt_at=it.next_attempt_at,
                     delay=max(0.0, now - claim.accepted_at),
+                    category=it.category,
                 )
             )
 

@@ -230,6 +230,7 @@ def _settled(fact: Settled) -> Pairs:
         ("address", fact.address),
         ("tls", fact.tls),
         *_reply(fact.reply),
+        ("category", fact.category),
         ("remote_id", fact.remote_id),
         ("delay", round(fact.delay, 3)),
         ("next_attempt_at", _moment(fact.next_attempt_at)),

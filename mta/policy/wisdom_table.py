@@ -183,7 +183,7 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
     (
         Category.CONTENT,
         (
-            r"(?:likely|suspected|considered|detected|classified|identified|looks like|suspicion of|as|is|behaviou?r) spam\b",
+            r"(?:likely|suspected|considered|classified|identified|looks like|suspicion of|as|is|behaviou?r) spam\b",
             r"spam (?:message|detected|content|score|rejected|mail)|dt:spm|junk ?mail|unsolicited (?:mail|message|bulk)",
             r"\bvirus|malware|phishing|infected",
             r"(?:banned|forbidden|blocked|prohibited|dangerous|executable|invalid) "

@@ -117,6 +117,7 @@ def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
         doubts=notice.doubts,
         orcpt=notice.orcpt,
         notify=notice.notify,
+        category=notice.category,
     )
 
 

@@ -41,6 +41,9 @@ class Present:
     def rates(self) -> Mapping[str, float]:
         return {"accepted": 3, "sent": 0}
 
+    def categories(self) -> Mapping[str, int]:
+        return {"mailbox-full": 2}
+
     def wake(self, destination: str) -> None:
         self.woken.append(destination)
 
