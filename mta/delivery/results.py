@@ -65,7 +65,7 @@ def result(
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
-        category=_category(conclusion.verdict),
+        category=category(conclusion.verdict.reply, conclusion.verdict.phase),
         signed=conclusion.signed,
         notices=notices_for(
             claim.kind,
@@ -80,14 +80,10 @@ def result(
     )
 
 
-def _category(verdict: Verdict) -> Category:
-    return Category.UNKNOWN if verdict.in_doubt else category(verdict.reply, verdict.phase)
-
-
 def _greylisted(recipient: ClaimedRecipient, verdict: Verdict) -> bool:
     """Whether a server greylists us, and did not the last time."""
     before = category(recipient.reply, "") if recipient.reply is not None else Category.UNKNOWN
-    return _category(verdict) is Category.GREYLISTING and before is not Category.GREYLISTING
+    return category(verdict.reply, verdict.phase) is Category.GREYLISTING and before is not Category.GREYLISTING
 
 
 def _event(

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mta.delivery.alarms import Alarms
 from mta.delivery.attempt import Attempt, Means
 from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
 from mta.model.envelope import MailClass
@@ -70,6 +71,7 @@ class Delivery:
         self._spool: Spool = means.spool
         self._flights: dict[int, _Flight] = {}
         self._telling: set[int] = set()
+        self._alarms = Alarms()
         self._unrecorded = 0
 
     @property
@@ -195,7 +197,7 @@ class Delivery:
             for it in claim.recipients
             if it.id in conclusions
         ]
-        await self._record(claim, results, trials)
+        await self._record(claim, self._alarms.raised(claim, results, doubts.alerts, now), trials)
 
     async def _record(self, claim: Claim, results: Sequence[RecipientResult], trials: Sequence[Trial]) -> None:
         settlement = Settlement(claim, tuple(results), tuple(trials))

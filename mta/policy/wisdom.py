@@ -63,6 +63,8 @@ _FINDINGS = {
 
 def _of_finding(enhanced: str, phase: str) -> Category:
     detail = enhanced[2:]
+    if phase == Phase.FINAL:  # in doubt, which is no refusal
+        return Category.UNKNOWN
     if detail.startswith("7.") or phase in (Phase.STARTTLS, Phase.TLS):
         return Category.TLS
     return _FINDINGS.get(detail, Category.UNKNOWN)
