@@ -19,6 +19,7 @@ from mta.reports.stage import ReportSettings
 from mta.scheduler import SchedulerSettings
 from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
+from mta.suppressions import SuppressionSettings
 
 
 def hostname(config: Config) -> str:
@@ -61,6 +62,10 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
         users=users.hashes,
         clients=tuple(table.rule for table in submission.client),
     )
+
+
+def suppression(config: Config) -> SuppressionSettings:
+    return SuppressionSettings(config.suppression.keep, locals_of(config), destinations(config))
 
 
 def destinations(config: Config) -> Destinations:

@@ -53,7 +53,7 @@ _ZERO = {
     "urgent": "never",
     "normal": "never",
     "bulk": "never",
-    "keep": "nothing is suppressed",
+    "keep": "no address is suppressed but by `mta suppression add`",
 }
 
 

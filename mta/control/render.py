@@ -44,6 +44,9 @@ def render(command: str, document: Json) -> str:
         "backup": _backup,
         "status --check": _check,
         "dead --seen": _seen,
+        "suppression list": _suppressions,
+        "suppression add": _suppressed,
+        "suppression remove": _not_suppressed,
     }
     lines = makers.get(command, _changes)(document)
     return "".join(f"{line.rstrip()}\n" for line in lines)
@@ -66,6 +69,8 @@ def check_line(level: str, reasons: Sequence[str]) -> str:
 
 def _resend(document: Json) -> Iterable[str]:
     yield f"queued as {safe_text(document['queue_id'])}, a new email made of {safe_text(document['resend_of'])}"
+    for address in document.get("suppressed", ()):
+        yield f"{safe_text(address)} is tried all the same: it is suppressed, see `mta suppression list`"
 
 
 def _seen(document: Json) -> Iterable[str]:
@@ -74,6 +79,36 @@ def _seen(document: Json) -> Iterable[str]:
 
 def _backup(document: Json) -> Iterable[str]:
     yield f"the spool was copied to {safe_text(document['file'])} ({count(document['size'], 'octet')})"
+
+
+# ---------------------------------------------------------------- suppressions
+def _suppressions(document: Json) -> Iterable[str]:
+    for it in document["suppressions"]:
+        yield _standing_order(it)
+        yield f"    {safe_text(_cause(it))}"
+    if not document["suppressions"]:
+        yield "nothing is suppressed"
+    if document["more"]:
+        yield "there are more"
+
+
+def _standing_order(it: Json) -> str:
+    until = f"until {clock(it['until'])}" if it["until"] else "until it is removed"
+    return f"{safe_text(it['address'])}: nothing is sent to it since {clock(it['since'])}, {until}"
+
+
+def _cause(it: Json) -> str:
+    if it["reply"]:
+        return f"{it['remote_host'] or 'its server'} said of {it['queue_id'] or 'a message'}: {reply_text(it['reply'])}"
+    return it["reason"] or "a person decided so"
+
+
+def _suppressed(document: Json) -> Iterable[str]:
+    yield _standing_order(document["added"])
+
+
+def _not_suppressed(document: Json) -> Iterable[str]:
+    yield f"{safe_text(document['removed'])}: mail is sent to it again"
 
 
 # ---------------------------------------------------------------- status

@@ -60,11 +60,25 @@ class _Flight:
     """The final dot may be out, or the result is being recorded."""
 
 
+Learn = Callable[[Claim, Sequence[RecipientResult]], Awaitable[None]]
+"""Told what an attempt came to, once that is recorded. Never raises."""
+
+
+async def _learn_nothing(claim: Claim, results: Sequence[RecipientResult]) -> None:
+    return
+
+
 class Delivery:
     """`deliver` is what the scheduler calls, many at once."""
 
     def __init__(
-        self, settings: DeliverySettings, means: Means, clock: Clock, chance: Randomness, observer: Observer
+        self,
+        settings: DeliverySettings,
+        means: Means,
+        clock: Clock,
+        chance: Randomness,
+        observer: Observer,
+        learn: Learn = _learn_nothing,
     ) -> None:
         self.settings = settings
         self._means, self._clock, self._chance, self._observer = means, clock, chance, observer
@@ -72,6 +86,7 @@ class Delivery:
         self._flights: dict[int, _Flight] = {}
         self._telling: set[int] = set()
         self._alarms = Alarms()
+        self._learn = learn
         self._unrecorded = 0
 
     @property
@@ -205,6 +220,7 @@ class Delivery:
             f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
         )
         self._tell(claim, results, trials, settled)
+        await self._learn(claim, results)
 
     async def _persist(self, failing: str, end: Callable[[float], Awaitable[T]]) -> T:
         """The end of a claim is a fact: it is given to the spool until it sticks."""

@@ -31,6 +31,8 @@ _ORDERS = {
     "cancel": "cancelled",
     "resolve --sent": "resolved",
     "resolve --resend": "resolved",
+    "suppression add": "suppressed",
+    "suppression remove": "suppression_removed",
 }
 _REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted"}
 _NEEDS_A_LOOK = frozenset({"dead", "in_doubt"})

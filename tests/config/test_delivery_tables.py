@@ -64,7 +64,7 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
     assert found["destination[1].rate"] == "100 in 1 minute"
     assert found["destination[1].messages_per_session"] == "20"
     assert found["route[1].via"] == "smtps://relay.example.net:465, smtp://[2001:db8::1]:26, mx"
-    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "nothing is suppressed"
+    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "no address is suppressed but by `mta suppression add`"
 
 
 @pytest.mark.parametrize(
