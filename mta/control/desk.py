@@ -29,7 +29,7 @@ _SLICE = 100
 _WANT_A_TRY = frozenset({Event.RETRY, Event.RESOLVE_RESEND})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_PLACE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
-_SUPPRESSED = "tried all the same: it is suppressed, see `mta suppression list`"
+_SUPPRESSED = "though it is suppressed: see `mta suppression list`"
 _EVENTS = {"retry": Event.RETRY, "hold": Event.HOLD, "release": Event.RELEASE, "cancel": Event.CANCEL}
 
 Resubmit = Callable[[MessageView, str], Awaitable[str]]
@@ -137,7 +137,10 @@ class Desk:
         """That a person wants it outweighs that nothing is sent there; it is said all the same."""
         going = [it.address for it in changes if it.queue_id and it.after is Status.PENDING]
         found = await self.suppressions.find(going[:CHANGES_SHOWN])
-        return [replace(it, note=it.note or _SUPPRESSED) if it.address in found else it for it in changes]
+        return [
+            replace(it, note=", ".join(filter(None, (it.note, _SUPPRESSED)))) if it.address in found else it
+            for it in changes
+        ]
 
     async def _resend(self, command: Command) -> Json:
         view = await self._view(command.refs[0])
