@@ -75,17 +75,21 @@ class Suppressions:
             return
         addresses = {it.id: it.address for it in claim.recipients}
         try:
-            await self._forget({addresses[it.recipient_id] for it in results if it.event is Event.DELIVERED})
-            await self._remember(claim, {addresses[it.recipient_id]: it for it in results if self._teaches(claim, it)})
+            told = [it for it in results if not self._is_relay(claim.destination, it.host)]
+            await self._forget({addresses[it.recipient_id] for it in told if it.event is Event.DELIVERED})
+            await self._remember(claim, {addresses[it.recipient_id]: it for it in told if self._teaches(it)})
         except SpoolError as error:
             self._observer(Trouble("warning", f"what {claim.queue_id} told of its recipients is not remembered", str(error)))
 
-    def _teaches(self, claim: Claim, result: RecipientResult) -> bool:
+    def _is_relay(self, destination: str, host: str) -> bool:
+        """Whether `host` takes mail on for others: then it knows nothing of their mailboxes."""
+        relays = self.settings.destinations.route(destination).vias
+        return any(it is not None and it.host == host.lower() for it in relays)
+
+    def _teaches(self, result: RecipientResult) -> bool:
         if not self.settings.keep or result.event is not Event.REFUSED:
             return False
-        relays = self.settings.destinations.route(claim.destination).vias
-        is_relay = any(it is not None and it.host == result.host.lower() for it in relays)
-        return is_no_such_user(result.reply, result.phase, result.category) and not is_relay
+        return is_no_such_user(result.reply, result.phase, result.category)
 
     async def _forget(self, addresses: Collection[str]) -> None:
         found = await self.find(addresses)

@@ -49,7 +49,9 @@ def result(
     rules: ResultRules, claim: Claim, recipient: ClaimedRecipient, conclusion: Conclusion, now: float, chance: float
 ) -> RecipientResult:
     """What is recorded of one recipient after an attempt that ended at `now`."""
-    event, at = _event(rules, claim, recipient, conclusion, now, chance)
+    kind = category(conclusion.verdict.reply, conclusion.verdict.phase)
+    greylisted = kind is Category.GREYLISTING and _is_new(kind, recipient)
+    event, at = _event(rules, claim, recipient, conclusion, now, chance, greylisted=greylisted)
     held = event is Event.DOUBTED and at is None
     warn = event in (Event.DEFERRED, Event.DOUBTED) and schedule.warning_due(claim.warn_at, recipient.warned, now)
     return RecipientResult(
@@ -65,7 +67,7 @@ def result(
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
-        category=category(conclusion.verdict.reply, conclusion.verdict.phase),
+        category=kind,
         signed=conclusion.signed,
         notices=notices_for(
             claim.kind,
@@ -80,14 +82,20 @@ def result(
     )
 
 
-def _greylisted(recipient: ClaimedRecipient, verdict: Verdict) -> bool:
-    """Whether a server greylists us, and did not the last time."""
-    before = category(recipient.reply, "") if recipient.reply is not None else Category.UNKNOWN
-    return category(verdict.reply, verdict.phase) is Category.GREYLISTING and before is not Category.GREYLISTING
+def _is_new(kind: Category, recipient: ClaimedRecipient) -> bool:
+    """Whether what was answered last was of another kind."""
+    return recipient.reply is None or category(recipient.reply, "") is not kind
 
 
 def _event(
-    rules: ResultRules, claim: Claim, recipient: ClaimedRecipient, conclusion: Conclusion, now: float, chance: float
+    rules: ResultRules,
+    claim: Claim,
+    recipient: ClaimedRecipient,
+    conclusion: Conclusion,
+    now: float,
+    chance: float,
+    *,
+    greylisted: bool,
 ) -> tuple[Event, float | None]:
     verdict = conclusion.verdict
     if verdict.disposition is Disposition.DELIVERED:
@@ -104,7 +112,7 @@ def _event(
     else:
         at_least = (rules.doubt_delay or 0.0) if verdict.in_doubt else 0.0
         attempts = recipient.attempts + 1
-        wait = schedule.greylist_wait(rules.policy, chance) if _greylisted(recipient, verdict) else None
+        wait = schedule.greylist_wait(rules.policy, chance) if greylisted else None
         at = schedule.next_attempt(rules.policy, attempts, claim.expires_at, now, chance, at_least, deadline, wait)
     if at is None:
         return Event.GAVE_UP, None

@@ -30,7 +30,7 @@ def category(reply: Reply, phase: str) -> Category:
     if reply.code // 100 not in (4, 5):
         return Category.UNKNOWN
     detail = reply.status[2:]
-    text = _ADDRESS.sub("<>", reply.text[:TEXT_LIMIT].lower())
+    text = f"{reply.code} " + _ADDRESS.sub("<>", reply.text[:TEXT_LIMIT].lower())
     said = TELLING.get(detail) or _worded(text, reply.code, phase) or TRUSTED.get(detail)
     if said and _fits(said, reply.code, phase):
         return said

@@ -1,10 +1,10 @@
 """What receivers say and mean by it: the data of `wisdom`.
 
-Rules: an entry is a regular expression for text in lower case without addresses; none has a repetition without a bound, so
-that hostile text can't make one slow. Phrases are such as only one kind of refusal is put in; a single word like "spam" or
-"policy" says nothing. The order is that of trust: what stands first is believed against what follows. Statuses are subject
-and detail of an enhanced code (RFC 3463, RFC 7372, RFC 7505; those above 7.500 are Exchange Online's, 7.25 to 7.29 as Gmail
-has them too).
+Rules: an entry is a regular expression for a reply's code and text, in lower case and without addresses and enhanced code;
+none has a repetition without a bound, so that hostile text can't make one slow. Phrases are such as only one kind of refusal
+is put in; a single word like "spam" or "policy" says nothing. The order is that of trust: what stands first is believed
+against what follows. Statuses are subject and detail of an enhanced code (RFC 3463, RFC 7372, RFC 7505; those above 7.500 are
+Exchange Online's, 7.25 to 7.29 as Gmail has them too).
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +45,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
         Category.GREYLISTING,
         (
             r"gr[ae]y[- ]?list",
-            r"^(?:<>: )?try again later\.?$",  # rspamd
-            r"^temporary failure, please try again later\.?$",  # spamd of OpenBSD
+            r"^\d{3} (?:<>: )?try again later\.?$",  # rspamd
+            r"^\d{3} temporary failure, please try again later\.?$",  # spamd of OpenBSD
             r"internal resources? (?:is |are )?temporarily unavailable.{0,60}#451",  # Mimecast
             r"(?:first|initial) (?:delivery )?attempt.{0,40}(?:later|again|retry)",
             r"not yet authorized to deliver mail from",
@@ -160,8 +160,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"not (?:a valid|our) (?:mailbox|user|recipient|customer)",
             r"(?:bad destination mailbox|invalid mailbox|mailbox not found|user not local|no longer at)",
             r"recipientnotfound|not found by smtp address lookup",
-            r"recipient address rejected: access denied",  # Exchange Online: not in its directory
-            r"requested (?:mail )?action not taken: mailbox unavailable",
+            r"recipient address rejected: access denied\. (?:as\(|\[)",  # Exchange Online: not in its directory
+            r"^5.{0,80}requested (?:mail )?action not taken: mailbox unavailable",
         ),
     ),
     (
@@ -202,6 +202,7 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"authentication (?:is )?required|auth(?:entication)? (?:failed|credentials)",
             r"sender (?:address )?(?:is )?(?:rejected|denied|not allowed|blocked|unknown|not verified)",
             r"(?:address|identity|domain) (?:is )?not verified",
+            r"recipient address rejected: access denied",
             r"(?:local|security|site|policy) (?:policy|policies|reasons?|violation)|administrative(?:ly)? prohibit",
             r"(?:sender|you|delivery)(?: is| are)? not (?:authorized|permitted|allowed)|not authori[sz]ed to send",
         ),

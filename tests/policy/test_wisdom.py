@@ -55,6 +55,9 @@ AT_RCPT = [
     (AWAY, "452 4.3.1 Insufficient system storage"),
     (AWAY, "451 4.3.0 <ann@example.org>: Temporary lookup failure"),
     (AWAY, "450 4.3.2 Service currently unavailable"),
+    (AWAY, "450 Requested mail action not taken: mailbox unavailable"),
+    (POLICY, "554 5.7.1 <ann@example.org>: Recipient address rejected: Access denied"),
+    (DISTRUST, "554 5.7.1 <mail.example.com[192.0.2.1]>: Client host rejected: Access denied"),
     (FULL, "452 4.2.2 <ann@example.org>: Recipient address rejected: Mailbox full"),
     (POLICY, "550 5.7.23 <ann@example.org>: Recipient address rejected: Message rejected due to: SPF fail - not authorized"),
     # greylisting
