@@ -61,9 +61,7 @@ class Store:
 
 
 @asynccontextmanager
-async def store(
-    folder: Path, keep: float = 30 * DAY, destinations: Destinations = DIRECT
-) -> AsyncIterator[Store]:
+async def store(folder: Path, keep: float = 30 * DAY, destinations: Destinations = DIRECT) -> AsyncIterator[Store]:
     clock, facts = Hands(), list[Fact]()
     doubts = DoubtPolicy(True, 0)
     spool, _ = await open_sqlite(

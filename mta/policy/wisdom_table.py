@@ -3,8 +3,8 @@
 Rules: an entry is a regular expression for a reply's code and text, in lower case and without addresses and enhanced code;
 none has a repetition without a bound, so that hostile text can't make one slow. Phrases are such as only one kind of refusal
 is put in; a single word like "spam" or "policy" says nothing. The order is that of trust: what stands first is believed
-against what follows. Statuses are subject and detail of an enhanced code (RFC 3463, RFC 7372, RFC 7505; those above 7.500 are
-Exchange Online's, 7.25 to 7.29 as Gmail has them too).
+against what follows. Statuses are subject and detail of an enhanced code (RFC 3463, RFC 7372, RFC 7505; those from 7.500 on
+are Exchange Online's, 7.25 to 7.29 as Gmail has them too).
 """
 
 from collections.abc import Mapping, Sequence

@@ -48,7 +48,10 @@ AT_RCPT = [
     (USER, "550 5.1.1 <blacklist@example.org>: Recipient address rejected: User unknown in local recipient table"),
     (AWAY, "450 4.1.1 <ann@example.org>: Recipient address rejected: unverified address: Address verification in progress"),
     (POLICY, "554 5.7.1 <ann@example.org>: Relay access denied"),
-    (DISTRUST, "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/"),
+    (
+        DISTRUST,
+        "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/",
+    ),
     (DISTRUST, "450 4.7.25 Client host rejected: cannot find your hostname, [192.0.2.1]"),
     (DISTRUST, "450 4.7.1 Client host rejected: cannot find your reverse hostname, [192.0.2.1]"),
     (DISTRUST, "504 5.5.2 <localhost>: Helo command rejected: need fully-qualified hostname"),
@@ -61,7 +64,10 @@ AT_RCPT = [
     (FULL, "452 4.2.2 <ann@example.org>: Recipient address rejected: Mailbox full"),
     (POLICY, "550 5.7.23 <ann@example.org>: Recipient address rejected: Message rejected due to: SPF fail - not authorized"),
     # greylisting
-    (GREY, "450 4.2.0 <ann@example.org>: Recipient address rejected: Greylisted, see http://postgrey.schweikert.ch/help/x.html"),
+    (
+        GREY,
+        "450 4.2.0 <ann@example.org>: Recipient address rejected: Greylisted, see http://postgrey.schweikert.ch/help/x.html",
+    ),
     (GREY, "451 4.7.1 Greylisting in action, please come back in 00:05:00"),
     (GREY, "450 4.7.1 <ann@example.org>: Recipient address rejected: Greylisting in effect, please come back later"),
     (GREY, "451 4.7.1 Try again later"),
@@ -115,7 +121,10 @@ BEFORE = [
     (DISTRUST, "554 IP=192.0.2.1 - A problem occurred. Ask your postmaster for help or to contact tosa@rx.t-online.de"),
     (DISTRUST, "554 gmx.net (mxgmx114) Nemesis ESMTP Service not available No SMTP service IP address is block listed."),
     (DISTRUST, "421 Too many spams from your IP (192.0.2.1), please visit http://postmaster.free.fr/"),
-    (DISTRUST, "554 resimta-po-01v.sys.comcast.net Comcast BL000001 Blocked for spam. Please see http://postmaster.comcast.net"),
+    (
+        DISTRUST,
+        "554 resimta-po-01v.sys.comcast.net Comcast BL000001 Blocked for spam. Please see http://postmaster.comcast.net",
+    ),
     (DISTRUST, "553 5.3.0 flpd589 DNSBL:RBL 521< 192.0.2.1 >_is_blocked.For assistance forward this error"),
     (DISTRUST, "554 Service unavailable; Client host [192.0.2.1] blocked using Barracuda Reputation"),
     (DISTRUST, "554 5.7.1 Blocked - see https://www.spamcop.net/bl.shtml?192.0.2.1"),
