@@ -13,10 +13,11 @@ from mta.model.outcome import Phase
 from mta.model.reply import Reply
 from mta.policy.wisdom_table import BY_CODE, PHRASES, TELLING, TRUSTED
 
-TEXT_LIMIT = 400
+TEXT_LIMIT = 300
 """Characters that are looked at: what a refusal is about stands at its beginning."""
 
-_PHRASES = tuple((category, re.compile("|".join(f"(?:{it})" for it in phrases))) for category, phrases in PHRASES)
+_PHRASES = tuple((category, re.compile(f"(?<![a-z])(?:{'|'.join(phrases)})")) for category, phrases in PHRASES)
+"""A phrase begins where a word does: so most places are passed over at once."""
 _ADDRESS = re.compile(r"<[^<>]{0,320}>|[^\s<>@\"]{1,64}@[^\s<>@\"]{1,255}")
 """A mailbox may be called anything."""
 _OF_RECIPIENT = frozenset({Category.NO_SUCH_USER, Category.MAILBOX_FULL, Category.MAILBOX_DISABLED})

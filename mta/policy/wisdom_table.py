@@ -110,6 +110,9 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"(?:blocked|banned|listed|on our)",
             r"blocked by (?:our )?(?:local )?(?:rbl|reputation|blocklist)",
             r"unsolicited mail originating from your ip",
+            r"(?:blocked|refused|rejected) (?:for|due to) (?:spam|abuse)|bad ip|permanently deferred",
+            r"\b(?:ou|sc|dy)-00\d\b",  # Outlook.com, as it was
+            r"excessive (?:user ?id |user )?unknown|(?:dial-?up|dynamic)[ -](?:or|ip)",
             r"\bptr\b|reverse[- ](?:dns|hostname|lookup|address)|\brdns\b|no reverse",
             r"cannot find your (?:reverse )?(?:hostname|host name)",
             r"(?:generic|dynamic|dial-?up|residential) (?:ip|address|host|hostname|rdns|range|pool)",
@@ -124,7 +127,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"throttl",
             r"(?:sending|sent|send) (?:quota|limit)|(?:daily|hourly|message) (?:\w{1,12} ){0,2}(?:quota|limit) exceed",
             r"exceeded the max(?:imum)? (?:number of )?(?:e-?mails|messages|defers)",
-            r"too many (?:e-?mails|messages|mails|recipients|rcpts?|requests)",
+            r"too many (?:e-?mails|messages|mails|recipients|rcpts?|requests)(?! on the server| in )",
+            r"limit of (?:e-?mails|messages|mails) per",
             r"too much mail",
             r"receiving mail (?:at a rate|too quickly)",
             r"frequency limited",  # QQ
@@ -141,13 +145,14 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"(?:over|exceed\w{0,4}|out of|beyond)(?: \w{1,9}){0,2} (?:quota|disk quota|storage allocation|storage space)",
             r"over ?quota|quotaexceeded|quota (?:is )?(?:exceeded|full|violation)|exceeds? (?:its |the )?(?:\w{1,9} )?quota",
             r"mailbox (?:size )?limit (?:exceeded|reached)|mailbox has exceeded",
-            r"not enough (?:storage )?space.{0,20}mailbox|insufficient (?:disk )?(?:quota|mailbox)",
+            r"not enough (?:storage )?space|insufficient (?:disk )?(?:quota|mailbox)|exhausted.{0,20}storage",
+            r"quota usage exceed|mailbox exceeds|too many messages (?:on the server|in (?:the |your )?mailbox)",
         ),
     ),
     (
         Category.NO_SUCH_USER,
         (
-            r"(?:no such|unknown|invalid|non-?exist(?:e|a)nt) "
+            r"(?:no such|unknown|invalid|non-?exist(?:e|a)nt|unknown or (?:illegal|invalid))[ -]"
             r"(?:user|recipient|mailbox|address|account|person|local[- ]part|virtual|mail ?drop|customer|alias|e-?mail)",
             r"(?:user|recipient|mailbox|account|addressee|alias|address|customer)(?: is| was)? "
             r"(?:unknown|invalid|not known|not found)",
@@ -157,7 +162,10 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"unknown in (?:virtual|local|relay)",
             r"unrouteable address|unroutable address",
             r"no mailbox (?:here )?by that name|no mailbox here",
-            r"not (?:a valid|our) (?:mailbox|user|recipient|customer)",
+            r"not (?:a valid|a known|our) (?:mailbox|user|recipient|customer)",
+            r"(?:user|recipient|address)_?(?:unknown|not_?found)|not found in (?:the )?(?:ldap|directory)",
+            r"no mail ?box (?:is )?available|no ?(?:body|one) (?:here )?(?:with|by|of) that",
+            r"no longer (?:an employee|works|valid|on (?:this )?server)",
             r"(?:bad destination mailbox|invalid mailbox|mailbox not found|user not local|no longer at)",
             r"recipientnotfound|not found by smtp address lookup",
             r"recipient address rejected: access denied\. (?:as\(|\[)",  # Exchange Online: not in its directory
@@ -168,8 +176,8 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
         Category.MAILBOX_DISABLED,
         (
             r"(?:account|mailbox|user|recipient|address)(?: that you tried to reach)?(?: is| has been| was)?"
-            r" (?:temporarily )?(?:disabled|inactive|suspended|deactivated|locked|closed|expired)",
-            r"not accepting (?:mail|messages)",
+            r"(?: temporarily| currently)? (?:disabled|inactive|suspended|deactivated|locked|closed|expired)",
+            r"not (?:currently )?(?:accepting (?:mail|messages)|being accepted for this)|due to inactivity",
         ),
     ),
     (
@@ -189,7 +197,7 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"(?:banned|forbidden|blocked|prohibited|dangerous|executable|invalid) "
             r"(?:file|attachment|content|extension|url|link)",
             r"content (?:rejected|presents|filter|policy|not allowed)|message content",
-            r"potential security issue",
+            r"potential security issue|password[- ]protected|declared spam|unsafe content|required standards",
             r"(?:malformed|invalid|missing|duplicate|bad|multiple|syntax).{0,20}(?:header|message-id|mime)",
             r"line (?:is )?(?:too long|length)|bare (?:cr|lf|newline)|not (?:rfc ?)?(?:5322|2822|822) compliant",
         ),
@@ -197,9 +205,10 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
     (
         Category.POLICY,
         (
-            r"relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed)|prohibited)",
-            r"(?:unable|not permitted) to relay",
-            r"authentication (?:is )?required|auth(?:entication)? (?:failed|credentials)",
+            r"relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed)|prohibited)|allowed rcpthosts",
+            r"(?:unable|not permitted) to relay|(?:do|does) not relay",
+            r"(?:denied|rejected|refused|blocked) by policy",
+            r"authentication (?:is )?required|requires authentication|auth(?:entication)? (?:failed|credentials)",
             r"sender (?:address )?(?:is )?(?:rejected|denied|not allowed|blocked|unknown|not verified)",
             r"(?:address|identity|domain) (?:is )?not verified",
             r"recipient address rejected: access denied",
@@ -216,6 +225,7 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"(?:temporary|temporarily) (?:local |server |internal |system |lookup )?"
             r"(?:problem|error|failure|deferred|rejected)",
             r"verification in progress|lookup failed|local error in processing|try (?:again )?later",
+            r"too busy|load is too high|temporarily suspended",
         ),
     ),
 )
