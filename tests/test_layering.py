@@ -36,16 +36,17 @@ LAYERS = {
     "sts": ("http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
     "dns": ("model ports", "asyncio dns socket"),
     "smtp": ("model ports", "aiosmtplib asyncio cryptography os socket ssl"),
-    "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
+    "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
+    "listener": ("model ports policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": (COMMON, "asyncio"),
     "delivery": (COMMON, "asyncio"),
     "reports": (COMMON, "asyncio"),
-    "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
+    "control": ("model ports spool.base suppressions unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
     "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON,
                     "asyncio random secrets socket time"),
-    "app": ("alerts config control delivery dkim dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
-            "asyncio logging os secrets signal socket ssl sys uvloop"),
+    "app": ("alerts config control delivery dkim dns listener observe reports scheduler smtp spool suppressions unix_socket "
+            + COMMON, "asyncio logging os secrets signal socket ssl sys uvloop"),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
     # model: text made safe; policy: what a header section is

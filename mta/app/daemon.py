@@ -47,6 +47,7 @@ from mta.reports.tls import TlsReports
 from mta.scheduler import Scheduler
 from mta.smtp.pool import SessionPool
 from mta.spool.base import Recovered, Spool
+from mta.suppressions import Suppressions
 
 
 class StartError(Exception):
@@ -74,6 +75,7 @@ class Daemon:
     scheduler: Scheduler = field(init=False)
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
+    suppressions: Suppressions = field(init=False)
     control: ControlServer = field(init=False)
     policies: PolicyStore | None = field(default=None, init=False)
     tls_reports: TlsReports | None = field(default=None, init=False)
@@ -119,6 +121,7 @@ class Daemon:
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
+        await self.suppressions.load()
         self._tell_recovered(recovered)
         await self._tell_held()
         await self.control.start()
@@ -150,6 +153,7 @@ class Daemon:
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
+        self.suppressions = Suppressions(settings.suppression(config), self.spool, world.clock, self.observe)
         self.listener = Listener(
             self._listener_settings(),
             self.spool,
@@ -158,6 +162,7 @@ class Daemon:
             self.observe,
             world.listen,
             world.passwords,
+            self.suppressions,
         )
         self.pool = SessionPool(settings.reuse(config))
         self.router = Router(
@@ -171,7 +176,8 @@ class Daemon:
         letters, complaints = Letters(self.spool, self.signing), Complaints(self.observe)
         means = Means(self.spool, letters, self.pool, opener, self.router, hosts, complaints)
         chance = world.entropy.stream("schedule")
-        self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
+        learn = self.suppressions.learn
+        self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe, learn)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
         self.scheduler = Scheduler(
             settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
@@ -189,6 +195,7 @@ class Daemon:
             __version__,
             self.listener.resend,
             lambda: settings.health(self.config),
+            self.suppressions,
         )
         self.control = ControlServer(config.control.socket, desk, self.observe)
 
@@ -248,6 +255,7 @@ class Daemon:
         self.users = users
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
+        self.suppressions.settings = settings.suppression(self.config)
         self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)

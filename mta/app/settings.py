@@ -23,6 +23,7 @@ from mta.reports.tls import TlsReportSettings
 from mta.scheduler import SchedulerSettings
 from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
+from mta.suppressions import SuppressionSettings
 
 
 def hostname(config: Config) -> str:
@@ -65,6 +66,10 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
         users=users.hashes,
         clients=tuple(table.rule for table in submission.client),
     )
+
+
+def suppression(config: Config) -> SuppressionSettings:
+    return SuppressionSettings(config.suppression.keep, locals_of(config), destinations(config))
 
 
 def destinations(config: Config, passwords: Sequence[str] = ()) -> Destinations:

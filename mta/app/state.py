@@ -32,6 +32,9 @@ class RunningState:
     def rates(self) -> Mapping[str, float]:
         return self.metrics.snapshot().per_minute
 
+    def categories(self) -> Mapping[str, int]:
+        return self.metrics.snapshot().categories
+
     def wake(self, destination: str) -> None:
         self.hosts.revive()
         self.scheduler.wake_destination(destination)

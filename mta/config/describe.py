@@ -54,7 +54,7 @@ _ZERO = {
     "urgent": "never",
     "normal": "never",
     "bulk": "never",
-    "keep": "nothing is suppressed",
+    "keep": "no address is suppressed but by `mta suppression add`",
 }
 
 

@@ -30,6 +30,10 @@ class DaemonState(Protocol):
         """Events per minute over the last minute, by name: accepted, sent, deferred, failed ..."""
         ...
 
+    def categories(self) -> Mapping[str, int]:
+        """How many refusals there were since the start, by their kind (`model.category`), the most frequent first."""
+        ...
+
     def wake(self, destination: str) -> None:
         """A person wants this destination tried now, whatever its hosts have shown so far."""
         ...

@@ -71,6 +71,7 @@ def _recipient(view: RecipientView) -> Json:
         "held_by_order": view.standing_hold or None,
         "notify": view.notify or None,
         "orcpt": view.orcpt or None,
+        "category": view.category or None,
     }
 
 
@@ -102,6 +103,7 @@ def status_document(
         "destinations": _destinations(overview, present),
         "sessions": sum(destination.sessions for destination in present.values()),
         "rates": {name: round(rate, 1) for name, rate in state.rates().items()},
+        "categories": dict(state.categories()),
         "held": list(overview.held_destinations),
         "damaged": overview.damaged,
         "untold": overview.untold,

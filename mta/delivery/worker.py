@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mta.delivery.alarms import Alarms
 from mta.delivery.attempt import Attempt, Means
 from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
 from mta.model.envelope import MailClass
@@ -59,17 +60,33 @@ class _Flight:
     """The final dot may be out, or the result is being recorded."""
 
 
+Learn = Callable[[Claim, Sequence[RecipientResult]], Awaitable[None]]
+"""Told what an attempt came to, once that is recorded. Never raises."""
+
+
+async def _learn_nothing(claim: Claim, results: Sequence[RecipientResult]) -> None:
+    return
+
+
 class Delivery:
     """`deliver` is what the scheduler calls, many at once."""
 
     def __init__(
-        self, settings: DeliverySettings, means: Means, clock: Clock, chance: Randomness, observer: Observer
+        self,
+        settings: DeliverySettings,
+        means: Means,
+        clock: Clock,
+        chance: Randomness,
+        observer: Observer,
+        learn: Learn = _learn_nothing,
     ) -> None:
         self.settings = settings
         self._means, self._clock, self._chance, self._observer = means, clock, chance, observer
         self._spool: Spool = means.spool
         self._flights: dict[int, _Flight] = {}
         self._telling: set[int] = set()
+        self._alarms = Alarms()
+        self._learn = learn
         self._unrecorded = 0
 
     @property
@@ -195,7 +212,7 @@ class Delivery:
             for it in claim.recipients
             if it.id in conclusions
         ]
-        await self._record(claim, results, trials)
+        await self._record(claim, self._alarms.raised(claim, results, doubts.alerts, now), trials)
 
     async def _record(self, claim: Claim, results: Sequence[RecipientResult], trials: Sequence[Trial]) -> None:
         settlement = Settlement(claim, tuple(results), tuple(trials))
@@ -203,6 +220,7 @@ class Delivery:
             f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
         )
         self._tell(claim, results, trials, settled)
+        await self._learn(claim, results)
 
     async def _persist(self, failing: str, end: Callable[[float], Awaitable[T]]) -> T:
         """The end of a claim is a fact: it is given to the spool until it sticks."""
@@ -251,6 +269,7 @@ class Delivery:
                     remote_id=it.remote_id,
                     next_attempt_at=it.next_attempt_at,
                     delay=max(0.0, now - claim.accepted_at),
+                    category=it.category,
                 )
             )
 

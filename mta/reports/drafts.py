@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mta.model.category import Category
 from mta.model.envelope import Kind, MailClass, Notice
 from mta.model.lifecycle import Status
 from mta.policy import dsn_text
@@ -12,6 +13,7 @@ from mta.policy.dsn_mail import compose_dsn
 from mta.policy.dsn_return import Returned, returned
 from mta.policy.notices import wanted_by
 from mta.policy.report_mail import Entry, alert_title, compose_alert, compose_report, report_title
+from mta.policy.wisdom import category
 from mta.spool.base import DueNotice
 
 
@@ -76,7 +78,7 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
         kind=kind,
         mail_class=MailClass.NORMAL,
         to=to,
-        subject=titled(len(entries)),
+        subject=titled(entries),
         about=notices[0].queue_id if len(notices) == 1 else "",
         told=tuple(notices),
         compose=lambda stamp: compose(entries, to, stamp),
@@ -121,7 +123,11 @@ def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
         doubts=notice.doubts,
         orcpt=notice.orcpt,
         notify=notice.notify,
+        category=category(notice.reply, notice.phase),
     )
+
+
+_NEED_A_PERSON = frozenset({Status.DEAD, Status.IN_DOUBT})
 
 
 def _entry(notice: DueNotice) -> Entry:
@@ -138,4 +144,5 @@ def _entry(notice: DueNotice) -> Entry:
         reply=notice.reply,
         remote_host=notice.remote_host,
         unwanted=not wanted_by(notice.notify, of_sender),
+        distrusted=notice.status not in _NEED_A_PERSON and category(notice.reply, notice.phase) is Category.REPUTATION,
     )

@@ -67,7 +67,7 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
         "smtps://relay.example.net:465, logged in there as us@er (inside TLS, with a certificate for relay.example.net), "
         "else smtp://[2001:db8::1]:26 (inside TLS if it has it), else the servers of its domain (mx)"
     )
-    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "nothing is suppressed"
+    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "no address is suppressed but by `mta suppression add`"
 
 
 @pytest.mark.parametrize(

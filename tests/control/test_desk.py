@@ -308,3 +308,23 @@ async def test_trouble_of_the_spool_is_try_again_later(desk: Desk, mail: Mailroo
 
     monkeypatch.setattr(mail.spool, "order", fail)
     assert (await refused(desk, "retry", queue_id)).code == 75
+
+
+async def test_a_person_s_retry_of_a_suppressed_address_is_done_and_noted(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.dead("ann@example.org")
+    await desk.do(parse_command(["suppression", "add", "ann@example.org", "--reason", "gone"]))
+    [change] = (await desk.do(parse_command(["retry", queue_id])))["changed"]
+    assert (change["after"], "suppressed" in change["note"]) == ("pending", True)
+    await desk.do(parse_command(["suppression", "remove", "ann@example.org"]))
+    [change] = (await desk.do(parse_command(["retry", queue_id])))["changed"]
+    assert change["note"] == "due now"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", " add", " remove a@b.test c@d.test", " add a@b.test --reason=", " list x", " add a@b.test --for soon", " add a b"],
+)
+def test_a_wrong_order_about_suppressions_is_64(words: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        parse_command(f"suppression{words}".split())
+    assert refused.value.code == 64

@@ -37,6 +37,7 @@ async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom,
         "normal      0 waiting",
         "bulk        1 waiting, the oldest for 2 h 5 min",
         "last minute 3 accepted",
+        "refusals    2 mailbox-full (since the start)",
         "held        example.net (mta release --domain example.net)",
         "",
         "DESTINATION  WAITING  SESSIONS  RESTS UNTIL  LAST REPLY",
@@ -211,11 +212,13 @@ def test_a_command_s_words_are_read_as_that_command(name: str, facts: list[Fact]
     examples = {"sender": "", "status": "held", "class": "bulk", "older-than": "5m", "limit": "7", "domain": "example.org"}
     examples["scheduled"] = ""
     options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""},
-               "resend": {"key": "k-2"}}.get(
+               "resend": {"key": "k-2"}, "suppression add": {"reason": "so it is", "for": "30d"}}.get(
         name, {}
     )
     refs = ("--x", "<a b@c>") if name in ("cancel", "release") else ("--x",) if name in ("show", "resolve", "resend") else ()
     if name == "backup":
         refs = ("/a folder/spool copy.db",)
+    if name in ("suppression add", "suppression remove"):
+        refs = ('"a b"@example.org',)
     command = Command(name, refs, options)
     assert parse_command(words_of(command)) == command
