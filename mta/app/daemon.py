@@ -38,7 +38,7 @@ from mta.ports import Observer
 from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.scheduler import Scheduler
-from mta.smtp.pool import SessionPool
+from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.spool.base import Recovered, Spool
 
 
@@ -136,9 +136,14 @@ class Daemon:
             world.listen,
             world.passwords,
         )
-        self.pool = SessionPool(settings.reuse(config))
+        shares = settings.shares(config)
+        self.pool = SessionPool(ReuseLimits(), shares.share)
         self.router = Router(
-            world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
+            world.resolver,
+            world.reachability,
+            settings.routing(config, ()),
+            world.entropy.stream("routing"),
+            shares.routed,
         )
         hosts = HostMemory()
         opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
@@ -147,7 +152,7 @@ class Daemon:
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
         self.scheduler = Scheduler(
-            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
+            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery, shares
         )
         self.reports = Reports(
             settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
@@ -203,7 +208,6 @@ class Daemon:
         self.users = users
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
-        self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))

@@ -2,7 +2,7 @@
 decides."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mta.model.outcome import Verdict
@@ -18,6 +18,8 @@ class Router:
     reachability: Reachability
     rules: RoutingRules
     chance: Randomness
+    routed: Callable[[str, Sequence[str]], None] = lambda destination, hosts: None
+    """Is told the hosts of the best preference that there are for a destination."""
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
         """The addresses to try, best first; never empty."""
@@ -30,4 +32,11 @@ class Router:
         found = await asyncio.gather(*map(self.resolver.addresses, route.lookups))
         answers = {**route.answers, **dict(zip(route.lookups, found, strict=True))}
         reach = self.reachability(address for answer in answers.values() for address in answer.addresses)
-        return plan_candidates(route, answers, self.rules, reach)
+        candidates = plan_candidates(route, answers, self.rules, reach)
+        if not isinstance(candidates, Verdict):
+            self.routed(destination, _best(candidates))
+        return candidates
+
+
+def _best(candidates: Sequence[Candidate]) -> list[str]:
+    return [it.host for it in candidates if it.preference == candidates[0].preference]

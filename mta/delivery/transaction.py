@@ -31,6 +31,8 @@ class Result:
     relayed: frozenset[int] = frozenset()
     """Ids of recipients whose sender is to be told if they are delivered here."""
     signed: str = ""
+    content: bool = False
+    """Content was sent, or some of it."""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
 
@@ -142,6 +144,7 @@ class Transaction:
             self.result.open_transaction = False
 
     async def _content(self) -> None:
+        self.result.content = True
         observation = await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted))
         ruling = self._ruling(observation)
         if observation.phase is Phase.FINAL:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mta.model.outcome import Phase
+from mta.ports import Share
 from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.smtp.session import SmtpSession
 from tests.smtp.support import deliver, fact, greeted, unusable
@@ -99,7 +100,7 @@ async def test_a_connection_counts_until_it_has_ended() -> None:
     """A server that allows one connection never sees two: the last one's QUIT is waited for, an idle one makes room."""
     held = Hold("221 2.0.0 bye")
     async with ScriptedMx({"QUIT": held}) as mx:
-        pool = SessionPool(ReuseLimits(per_destination=1))
+        pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 1))
         pool.give("example.org", await admitted(pool, mx))
         room = asyncio.create_task(pool.room("example.org"))
         await mx.until(lambda: "QUIT" in mx.commands)
@@ -111,7 +112,7 @@ async def test_a_connection_counts_until_it_has_ended() -> None:
 
 
 async def test_a_connection_that_came_to_nothing_does_not_count() -> None:
-    pool = SessionPool(ReuseLimits(per_destination=1))
+    pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 1))
     await pool.room("example.org")
     room = asyncio.create_task(pool.room("example.org"))
     await asyncio.sleep(0)
