@@ -292,7 +292,7 @@ class Sessions(Protocol):
     with, and those that are open between two transactions."""
 
     def open(self, destination: str) -> int:
-        """How many connections there are, with those it shares its limits with."""
+        """How many connections there are that are not ending, with those of all that it shares its limits with."""
         ...
 
     async def room(self, destination: str) -> None:
@@ -322,8 +322,8 @@ class Sessions(Protocol):
 class DeliveryOutcome:
     """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
     befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long. `contents`:
-    how often content was sent. `crowded`: how many connections were open when a server refused one as one too many, 0
-    where none did, `refusal` what it said."""
+    how often content was sent. `crowded`: how many connections were open beside one that a server refused as one too
+    many, 0 where none did; `refusal` is what it said."""
 
     idle: bool = False
     trouble: Verdict | None = None

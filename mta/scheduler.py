@@ -97,6 +97,7 @@ class Scheduler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: set[str] = set()
         self._paused_until = 0.0
+        self._asleep_until = 0.0
         self._looked_at = float("-inf")
         self._stopping = False
 
@@ -108,7 +109,7 @@ class Scheduler:
             self._take_rings()
             self._take_instants()
             self._start_turns()
-            await wait_for(self._spool.doorbell.deliveries, self._sleep())
+            await wait_for(self._spool.doorbell.deliveries, self._fall_asleep())
         await self._close()
 
     def stop(self) -> None:
@@ -181,6 +182,11 @@ class Scheduler:
             self._agenda.news(destination, mail_class, self._time())
         self._agenda.end_rests(self._time())
 
+    def _fall_asleep(self) -> float:
+        sleep = self._sleep()
+        self._asleep_until = self._time() + sleep
+        return sleep
+
     def _sleep(self) -> float:
         """Seconds until something may change by itself."""
         now = self._time()
@@ -189,8 +195,8 @@ class Scheduler:
         waits = [LOOK_INTERVAL]
         if self._later.earliest is not None:
             waits.append(self._later.earliest - self._clock.now())
-        if self._agenda.next_rest_end is not None:
-            waits.append(self._agenda.next_rest_end - now)
+        if self._agenda.next_change is not None:
+            waits.append(self._agenda.next_change - now)
         if now < self._paused_until:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))
@@ -202,6 +208,9 @@ class Scheduler:
             task = asyncio.create_task(self._turn(turn), name=f"deliver {turn.destination}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if (change := self._agenda.next_change) is not None and change < self._asleep_until:
+            self._asleep_until = change
+            self._wake()
         self._keep_books()
 
     async def _turn(self, turn: Turn) -> None:
@@ -339,7 +348,5 @@ class Scheduler:
 
 
 def _contents(outcome: DeliveryOutcome | None) -> int:
-    """How many messages were sent, as far as a rate is concerned; one where it is not known."""
-    if outcome is None:
-        return 1
-    return 0 if outcome.idle else outcome.contents
+    """How many messages were sent, as far as a rate is concerned."""
+    return 0 if outcome is None or outcome.idle else outcome.contents

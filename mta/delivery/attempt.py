@@ -239,9 +239,9 @@ class Attempt:
             self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
 
     def _look_for_crowd(self, verdict: Verdict, session: Session | None = None) -> None:
-        """`session`: the one it was said on, where one was open before."""
-        fresh = session is None or session.transactions <= 1
-        self.crowd.look(verdict, self.means.sessions.open(self.claim.destination), fresh=fresh)
+        """`session`: the one it was said on, where it had begun."""
+        others = self.means.sessions.open(self.claim.destination) - (self._session is not None)
+        self.crowd.look(verdict, others, fresh=session is None or session.transactions <= 1)
 
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         doubtful = self.claim.recipients[0].remote_address

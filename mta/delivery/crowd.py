@@ -1,6 +1,6 @@
 """Whether a server refused us because of our own other sessions, as one attempt has found it.
 
-Rules: with no other connection open there is no crowd, whatever is said (`policy.crowding` reads it).
+Rules: with no other connection there is no crowd, whatever is said (`policy.crowding` reads it).
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ WAIT = 10.0
 
 @dataclass(slots=True)
 class Crowd:
-    """`sessions`: how many connections were open, with the refused one, 0 where none was; `refusal`: what was said."""
+    """`others`: how many connections were open beside the refused one; `refusal`: what was said."""
 
-    sessions: int = 0
+    others: int = 0
     refusal: str = ""
 
-    def look(self, verdict: Verdict, sessions: int, *, fresh: bool = True) -> None:
+    def look(self, verdict: Verdict, others: int, *, fresh: bool = True) -> None:
         """`fresh`: the session had carried nothing before."""
-        if sessions > 1 and crowded(verdict, fresh=fresh):
-            self.sessions, self.refusal = sessions, str(verdict.reply)
+        if others > 0 and crowded(verdict, fresh=fresh):
+            self.others, self.refusal = others, str(verdict.reply)
 
     def met(self, verdict: Verdict) -> bool:
         """Whether `verdict` is such a refusal."""
-        return bool(self.sessions) and crowded(verdict)
+        return bool(self.others) and crowded(verdict)

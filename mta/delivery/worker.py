@@ -164,7 +164,7 @@ class Delivery:
             trouble=attempt.trouble,
             mail_class=claim.mail_class,
             contents=attempt.contents,
-            crowded=attempt.crowd.sessions,
+            crowded=attempt.crowd.others,
             refusal=attempt.crowd.refusal,
         )
 

@@ -146,9 +146,9 @@ class Agenda:
         if learned or before != (it.standing, it.site.window):
             self._line_up(destination, now)
 
-    def crowded(self, destination: str, sessions: int, reply: str, now: float) -> None:
-        """A server refused one of `sessions` as one too many; others may do well."""
-        self._shares.ceilings.refused(self._known(destination, now).group.name, sessions, reply)
+    def crowded(self, destination: str, others: int, reply: str, now: float) -> None:
+        """A server refused a session as one too many beside `others`, which may do well."""
+        self._shares.ceilings.refused(self._known(destination, now).group.name, others, reply)
 
     def trouble(self, destination: str, now: float, rest: float) -> None:
         """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""
@@ -171,7 +171,8 @@ class Agenda:
             self.news(destination, mail_class, now)
 
     @property
-    def next_rest_end(self) -> float | None:
+    def next_change(self) -> float | None:
+        """When a rest ends, or a rate may leave a message again."""
         ends = [heap[0][0] for heap in (self._rests, self.allowances.refills) if heap]
         return min(ends, default=None)
 

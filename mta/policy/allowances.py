@@ -97,8 +97,10 @@ class Allowances:
             it.grant()
 
     def withdraw(self, names: Iterable[str]) -> None:
+        """They are not: they are wanted as before."""
         for it in self._of(names):
             it.withdraw()
+        self._thirsty.update(names)
 
     def put_back(self, now: float) -> Mapping[str, Books]:
         """Everything that is unused, at the end: these are to be kept."""

@@ -1,7 +1,7 @@
 """How many sessions servers were seen to bear: what a refusal has taught, kept beyond the day's work.
 
-Rules: a refusal teaches only when another session gets through at that time; else the server was down, not crowded. Each
-session that is refused counts for one less than were open. What was learned is forgotten a day after the last refusal, and
+Rules: a refusal teaches only when another session gets through at that time; else the server was down, not crowded. It
+bears as many as were open beside the one that it refused. What was learned is forgotten a day after the last refusal, and
 until then raised by one for every hour without a refusal in which more sessions were wanted. Instants are of a monotonic
 clock, in seconds.
 """
@@ -42,12 +42,11 @@ class Ceilings:
     def of(self, name: str) -> Ceiling | None:
         return self._known.get(name)
 
-    def refused(self, name: str, sessions: int, reply: str) -> None:
-        """One of `sessions` that were open was refused as one too many."""
-        suspected = self._suspected.get(name, (sessions, ""))[0]
-        known = self._known.get(name)
-        most = min(suspected, sessions, known.sessions if known is not None else sessions)
-        self._suspected[name] = max(1, most - 1), reply[:_TEXT]
+    def refused(self, name: str, others: int, reply: str) -> None:
+        """One more was refused as one too many, with `others` (at least one) open beside it."""
+        known, suspected = self._known.get(name), self._suspected.get(name)
+        most = min(others, known.sessions if known else others, suspected[0] if suspected else others)
+        self._suspected[name] = most, reply[:_TEXT]
 
     def was_down(self, name: str) -> None:
         """Nobody got through: what was refused there was no crowd."""

@@ -44,10 +44,12 @@ class SessionPool:
         self._open: Counter[str] = Counter()
         self._counted: dict[str, deque[str]] = {}
         """By hop, under which name each of its connections is counted: who shares with whom may change."""
+        self._ending: Counter[str] = Counter()
         self._freed: dict[str, asyncio.Event] = {}
 
     def open(self, destination: str) -> int:
-        return self._open[self._share(destination).name]
+        name = self._share(destination).name
+        return self._open[name] - self._ending[name]
 
     async def room(self, destination: str) -> None:
         while self._open[(share := self._share(destination)).name] >= share.sessions:
@@ -91,7 +93,9 @@ class SessionPool:
         task = asyncio.get_running_loop().create_task(session.quit())
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
-        task.add_done_callback(lambda _: self.gone(destination))
+        name = self._counted[destination][0]
+        self._ending[name] += 1
+        task.add_done_callback(lambda _: self._ended(destination, name))
 
     async def close(self) -> None:
         """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
@@ -101,6 +105,12 @@ class SessionPool:
                 self.dismiss(destination, kept.session)
         if self._partings:
             await asyncio.wait(self._partings)
+
+    def _ended(self, destination: str, name: str) -> None:
+        self._ending[name] -= 1
+        if not self._ending[name]:
+            del self._ending[name]
+        self.gone(destination)
 
     def _make_room(self, name: str) -> None:
         """Ends the idle session that was used first, of any hop that is counted there."""

@@ -116,7 +116,7 @@ def test_a_rest_is_over_when_it_is_over_for_each_class_at_its_time() -> None:
     for mail_class in MailClass:
         one.news("a.test", mail_class, 0.0)
     one.trouble("a.test", 0.0, 60.0)
-    assert (one.next_rest_end, one.begin(0.9)) == (1.0, None)
+    assert (one.next_change, one.begin(0.9)) == (1.0, None)
     one.end_rests(1.0)
     turn = one.begin(1.0)
     assert turn is not None and turn.mail_class is URGENT
