@@ -19,7 +19,7 @@ TEXT_LIMIT = 500
 
 _SESSIONS = r"(?:connections?|sessions?|channels?|smtp servers?|clients?|processes|threads?)"
 TOO_MANY = (
-    rf"too many (?:\w+ ){{0,4}}{_SESSIONS}",
+    rf"too many (?!messages|mails|emails|errors|commands|recipients)(?:\w+ ){{0,4}}{_SESSIONS}",
     rf"(?:simultaneous|concurrent|parallel) (?:\w+ ){{0,3}}{_SESSIONS}",
     rf"{_SESSIONS} (?:count |number )?(?:limit|quota|cap)",
     rf"(?:limit|maximum|max|maximal)(?: \w+){{0,3}} (?:of |for )?(?:\w+ ){{0,3}}{_SESSIONS}",

@@ -59,13 +59,20 @@ def toml(table: Mapping[str, Any], prefix: str = "") -> str:
     """Nested dicts as a TOML document."""
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     lines = [f"[{prefix}]"] if prefix and plain else []
-    lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in plain.items()]
+    lines += [f"{json.dumps(key)} = {_value(value)}" for key, value in plain.items()]
     inner = [
         toml(value, f"{prefix}.{json.dumps(key)}" if prefix else json.dumps(key))
         for key, value in table.items()
         if isinstance(value, Mapping)
     ]
     return "\n".join([*lines, *inner]) + "\n"
+
+
+def _value(value: object) -> str:
+    """In one line, tables too."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_value(it)}" for key, it in value.items()) + "}"
+    return "[" + ", ".join(map(_value, value)) + "]" if isinstance(value, list | tuple) else json.dumps(value)
 
 
 @dataclass(frozen=True)
