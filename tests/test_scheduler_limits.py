@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import pytest
@@ -14,6 +14,7 @@ from mta.model.reply import Reply
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
 from mta.policy.lanes import LaneRules
 from mta.policy.rates import Rate
+from mta.policy.schedule import RetryPolicy
 from mta.ports import DeliveryOutcome
 from mta.spool.base import Memory
 from tests.support.virtual import until
@@ -132,6 +133,32 @@ def test_what_was_learned_is_raised_by_one_an_hour_and_forgotten_after_a_day() -
     world = play(lambda: Limiting(bears={"few.test": 3}, seconds=10.0), story)
     kept = world.kept[Memory.LIMIT, "few.test"]
     assert kept.expires_at is not None and kept.expires_at < world.clock.epoch + 2 * 86400
+
+
+def test_a_server_that_refuses_all_of_a_crowd_is_soon_probed_by_one() -> None:
+    async def story(world: World) -> None:
+        world.submit("few.test", 40)
+        await until(lambda: len(world.overdue_told) > 0, 2, step=0.001)
+        assert world.scheduler.standings()["few.test"].rests_for <= 10
+        world.bears["few.test"] = 3
+        await until(lambda: len(world.delivered) == 40, 40)
+
+    @dataclass
+    class Herd(Limiting):
+        """Those that it refuses count too, while they are there."""
+
+        beside: int = 5
+
+        async def deliver(
+            self, destination: str, mail_class: MailClass, claimed: Callable[[float | None], None]
+        ) -> DeliveryOutcome:
+            outcome = await super().deliver(destination, mail_class, claimed)
+            if outcome.trouble is None:
+                return outcome
+            self.beside = max(0, self.beside - 1)
+            return replace(outcome, crowded=self.beside)
+
+    play(lambda: Herd(bears={"few.test": 0}, policy=RetryPolicy(600, 2.0, 600, 0.0, 3600, 0, 0)), story)
 
 
 def test_421_of_a_server_that_is_down_teaches_nothing() -> None:

@@ -25,6 +25,9 @@ from mta.policy.lanes import CLASSES, NO_TURNS, LaneRules, Order
 from mta.policy.places import Destination, Group, Site, Turn, empty_lines, zeros
 from mta.policy.shares import Cap, Shares
 
+CROWD_REST = 10.0
+"""Seconds; the longest rest after which a server that refused several sessions at once is probed by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caps:
@@ -153,6 +156,8 @@ class Agenda:
     def trouble(self, destination: str, now: float, rest: float) -> None:
         """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""
         it = self._known(destination, now)
+        if self._shares.ceilings.suspects(it.group.name):  # all that came at once were too many: one alone may not be
+            rest = min(rest, CROWD_REST)
         before, it.standing = it.standing, concurrency.after_trouble(it.standing, sum(it.running), now, rest)
         it.site.window = concurrency.narrower(it.site.window)
         if it.standing.failures and it.site.running <= sum(it.running):  # nobody else is at these servers

@@ -48,6 +48,10 @@ class Ceilings:
         most = min(others, known.sessions if known else others, suspected[0] if suspected else others)
         self._suspected[name] = most, reply[:_TEXT]
 
+    def suspects(self, name: str) -> bool:
+        """Whether a refusal has taught nothing yet."""
+        return name in self._suspected
+
     def was_down(self, name: str) -> None:
         """Nobody got through: what was refused there was no crowd."""
         self._suspected.pop(name, None)

@@ -119,3 +119,45 @@ async def test_a_connection_that_came_to_nothing_does_not_count() -> None:
     assert not room.done()
     pool.gone("example.org")
     await asyncio.wait_for(room, 5)
+
+
+async def test_hops_that_share_limits_are_counted_together_and_idle_sessions_of_one_make_room_for_another() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(), lambda hop: Share("all", 2))
+        first, second = await admitted(pool, mx, "a.example"), await admitted(pool, mx, "b.example")
+        assert pool.open("c.example") == 2
+        room = asyncio.create_task(pool.room("c.example"))
+        await asyncio.sleep(0)
+        assert not room.done()
+        pool.give("a.example", first)
+        assert pool.open("c.example") == 1, "what ends is not counted as open"
+        await asyncio.wait_for(room, 5)
+        pool.give("b.example", second)
+        assert pool.take("a.example") is None, "a session carries no mail for another destination"
+        assert pool.take("b.example") is second
+        second.abort()
+        pool.dismiss("b.example", second)
+        pool.gone("c.example")
+
+
+async def test_who_shares_may_change_while_connections_are_open() -> None:
+    names = {"a.example": "a.example", "b.example": "b.example"}
+    pool = SessionPool(ReuseLimits(), lambda hop: Share(names[hop], 1))
+    await pool.room("a.example")
+    names["a.example"] = names["b.example"] = "both"
+    await pool.room("b.example")
+    pool.gone("a.example")
+    assert (pool.open("a.example"), pool._open) == (1, {"both": 1})
+    pool.gone("b.example")
+    assert not pool._open
+
+
+async def test_a_session_carries_as_much_as_the_hop_s_share_says() -> None:
+    """CLI-15."""
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 2, transactions=1))
+        session = await admitted(pool, mx)
+        await deliver(session)
+        pool.give("example.org", session)
+        assert pool.take("example.org") is None
+        await pool.close()
