@@ -7,7 +7,9 @@ import pytest
 from mta.model.envelope import MailClass
 from mta.policy.agenda import Agenda, Caps, Turn
 from mta.policy.concurrency import Window
+from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
 from mta.policy.lanes import LaneRules, reserve
+from mta.policy.rates import Rate
 from mta.policy.shares import Shares
 
 URGENT, NORMAL, BULK = MailClass
@@ -172,3 +174,67 @@ def test_the_lines_are_what_the_rules_say_after_anything(seed: int) -> None:
             assert [name in line for line in one._lines] == [of in own for of in MailClass]
             assert group.members == sum(it.group is group for it in one.destinations.values())
     assert sum(one.running) == len(running)
+
+
+TABLES = (
+    Destinations(),
+    Destinations((DestinationRule(("d0.test", "d1.test"), max_sessions=2, shared=True, rate=Rate(5, 10, 3)),)),
+    Destinations((DestinationRule(("d1.test", "d2.test"), max_sessions=3, by_servers=True), DestinationRule(("*",), 4))),
+    Destinations((), (RouteRule(("d2.test", "d3.test"), (Relay("relay.test", 25),)),)),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_cap_and_no_rate_is_passed_whatever_happens_and_whoever_shares(seed: int) -> None:
+    """RTY-05: turns, trouble, refusals, routing that is learned, reloads, in any order; and in the end all get through."""
+    chance, now, running, names = random.Random(seed), 0.0, list[Turn](), [f"d{n}.test" for n in range(4)]
+    shares, caps = Shares(chance.choice(TABLES), 5), Caps(8, LaneRules())
+    one = Agenda(caps, shares)
+    for step in range(3000):
+        now += chance.choice([0.0, 0.0, 0.1, 2.0])
+        name, act = chance.choice(names), chance.randrange(9)
+        one.end_rests(now)
+        if act == 0:
+            one.news(name, chance.choice(list(MailClass)), now)
+        elif act <= 2 and (turn := one.begin(now)):
+            running.append(turn)
+            one.more(turn, now)
+            cap = shares.cap(turn.group.name, turn.group.limits).sessions
+            assert sum(turn.group.running) <= cap and sum(one.running) <= 8
+            assert turn.allowance is None or turn.allowance.ready >= 0
+        elif act <= 4 and running:
+            turn = running.pop(chance.randrange(len(running)))
+            other = sum(turn.group.running) - 1
+            if chance.random() < 0.2 and other:
+                one.crowded(turn.destination, other, "421", now)
+            if chance.random() < 0.5:
+                one.trouble(turn.destination, now, 30)
+            else:
+                one.progress(turn.destination, now)
+            one.end(turn, now, chance.choice([0, 1, 1, 1, 2]))
+            one.forget(turn.destination)
+        elif act == 5 and one.allowances.thirsty:
+            asked = one.allowances.ask(now)
+            one.granted(asked, now) if chance.random() < 0.8 else one.allowances.withdraw(asked)
+        elif act == 6:
+            shares.routed(name, ["mx.test"])
+        elif act == 7 and step % 10 == 0:
+            shares.reconfigure(chance.choice(TABLES), 5)
+            one.reconfigure(caps, now)
+        elif act == 8:
+            one.forget_idle(lambda name: False, now)
+    for turn in running:
+        one.end(turn, now)
+    for name in names:
+        one.news(name, NORMAL, now)
+    served = set()
+    for _ in range(100):
+        now += 10
+        one.end_rests(now)
+        one.granted(one.allowances.ask(now), now)
+        while turn := one.begin(now):
+            served.add(turn.destination)
+            one.no_more(turn, now)
+            one.progress(turn.destination, now)
+            one.end(turn, now)
+    assert served == set(names), "nobody is forgotten"
