@@ -21,10 +21,10 @@ from mta.policy.agenda import Agenda, Caps
 from mta.policy.destinations import Destinations
 from mta.policy.instants import Instants
 from mta.policy.lanes import LaneRules
-from mta.policy.places import Destination, Turn
-from mta.policy.rates import Rate
+from mta.policy.places import Turn
 from mta.policy.schedule import RetryPolicy
 from mta.policy.shares import Shares
+from mta.policy.standings import DestinationStanding, standings
 from mta.ports import Clock, Deliver, DeliveryOutcome, Observer, Randomness
 from mta.spool.base import Spool, SpoolError
 
@@ -47,29 +47,6 @@ class SchedulerSettings:
     @property
     def caps(self) -> Caps:
         return Caps(self.max_sessions, self.lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationStanding:
-    """What `status` shows of a destination; `rests_for` in seconds, 0 when it does not rest (urgent mail rests for a second
-    at most). It shares with others as `group`, "" where it stands alone: `allowed` sessions now of at most `cap`, which was
-    `learned` from what a server said, or is `configured`, else the default; `rate` of messages, the next in `next_in`
-    seconds where it has to wait for it."""
-
-    sessions: int
-    rests_for: float
-    last_reply: str
-    group: str = ""
-    allowed: int = 0
-    cap: int = 0
-    learned: str = ""
-    configured: bool = False
-    rate: Rate | None = None
-    next_in: float | None = None
-
-    @property
-    def limited(self) -> bool:
-        return bool(self.learned) or self.next_in is not None
 
 
 class Scheduler:
@@ -126,24 +103,7 @@ class Scheduler:
 
     def standings(self) -> dict[str, DestinationStanding]:
         """The destinations with sessions, in a rest, or held back by what was learned or by a rate."""
-        now = self._time()
-        found = {name: self._standing(name, it, now) for name, it in self._agenda.destinations.items()}
-        return {name: it for name, it in found.items() if it.sessions or it.rests_for or it.limited}
-
-    def _standing(self, name: str, it: Destination, now: float) -> DestinationStanding:
-        cap, group = self._agenda.cap(name), it.group
-        return DestinationStanding(
-            sessions=sum(it.running),
-            rests_for=max(0.0, it.standing.rests_until - now),
-            last_reply=it.last_reply,
-            group=group.name if group.name != name else "",
-            allowed=min(it.site.window.allowed, cap.sessions),
-            cap=cap.sessions,
-            learned=cap.learned,
-            configured=cap.configured,
-            rate=group.limits.rate,
-            next_in=self._agenda.next_message_in(name, now),
-        )
+        return standings(self._agenda, self._time())
 
     @property
     def sessions(self) -> int:

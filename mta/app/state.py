@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from mta.control.state import DestinationState, LimitState
 from mta.delivery.hosts import HostMemory
 from mta.observe.metrics import Metrics
+from mta.policy.standings import DestinationStanding
 from mta.ports import Clock
-from mta.scheduler import DestinationStanding, Scheduler
+from mta.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
