@@ -4,7 +4,10 @@ Rules: it is read once, before the first turn. A rate's tokens are used after th
 before; a ceiling is kept as soon as it can be. Nothing here waits for mail, and no mail for it but what a rate limits.
 """
 
+from collections.abc import Mapping
+
 from mta.policy.agenda import Agenda
+from mta.policy.allowances import Books
 from mta.policy.ceilings import DAY, Ceilings
 from mta.ports import Clock
 from mta.spool.base import Memory, Remembered, Spool, SpoolError
@@ -57,8 +60,7 @@ class Ledger:
         await self._keep_ceilings(time)
         asked = self._agenda.allowances.ask(time)
         try:
-            for name, books in asked.items():
-                await self._write(Memory.RATE, name, books.text, books.lasts)
+            await self._keep_rates(asked)
         except BaseException:
             self._agenda.allowances.withdraw(asked)
             raise
@@ -66,8 +68,15 @@ class Ledger:
 
     async def close(self, time: float) -> None:
         """What was taken off the books in vain goes back. Raises `SpoolError`."""
-        for name, books in self._agenda.allowances.put_back(time).items():
-            await self._write(Memory.RATE, name, books.text, books.lasts)
+        await self._keep_rates(self._agenda.allowances.put_back(time))
+
+    async def _keep_rates(self, books: Mapping[str, Books]) -> None:
+        """All in one write: one that is kept for longer than it says anything does no harm."""
+        if not books:
+            return
+        now = self._clock.now()
+        ends = now + max(it.lasts for it in books.values())
+        await self._spool.remember(Memory.RATE, {name: it.text for name, it in books.items()}, ends, now)
 
     async def _keep_ceilings(self, time: float) -> None:
         for name, ceiling in self._ceilings.take_changes():
@@ -75,11 +84,9 @@ class Ledger:
                 if ceiling is None:
                     await self._spool.forget(Memory.LIMIT, [name], self._clock.now())
                 else:
-                    await self._write(Memory.LIMIT, name, ceiling.to_text(), ceiling.until - time)
+                    now = self._clock.now()
+                    ends = now + ceiling.until - time
+                    await self._spool.remember(Memory.LIMIT, {name: ceiling.to_text()}, ends, now)
             except SpoolError:
                 self._ceilings.not_kept(name)
                 raise
-
-    async def _write(self, kind: Memory, name: str, text: str, lasts: float) -> None:
-        now = self._clock.now()
-        await self._spool.remember(kind, {name: text}, now + lasts, now)

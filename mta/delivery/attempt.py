@@ -240,7 +240,10 @@ class Attempt:
 
     def _look_for_crowd(self, verdict: Verdict, session: Session | None = None) -> None:
         """`session`: the one it was said on, where it had begun."""
-        others = self.means.sessions.open(self.claim.destination) - (self._session is not None)
+
+        def others() -> int:
+            return self.means.sessions.open(self.claim.destination) - (self._session is not None)
+
         self.crowd.look(verdict, others, fresh=session is None or session.transactions <= 1)
 
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -3,6 +3,7 @@
 Rules: with no other connection there is no crowd, whatever is said (`policy.crowding` reads it).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mta.model.outcome import Verdict
@@ -19,10 +20,10 @@ class Crowd:
     others: int = 0
     refusal: str = ""
 
-    def look(self, verdict: Verdict, others: int, *, fresh: bool = True) -> None:
-        """`fresh`: the session had carried nothing before."""
-        if others > 0 and crowded(verdict, fresh=fresh):
-            self.others, self.refusal = others, str(verdict.reply)
+    def look(self, verdict: Verdict, others: Callable[[], int], *, fresh: bool = True) -> None:
+        """`others` are counted where it matters; `fresh`: the session had carried nothing before."""
+        if crowded(verdict, fresh=fresh) and (count := others()) > 0:
+            self.others, self.refusal = count, str(verdict.reply)
 
     def met(self, verdict: Verdict) -> bool:
         """Whether `verdict` is such a refusal."""

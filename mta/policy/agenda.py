@@ -223,6 +223,7 @@ class Agenda:
         group.members -= 1
         if not group.members:
             del self.groups[group.name]
+            self._shares.ceilings.was_down(group.name)
             for line in self._lines:
                 line.pop(group.name, None)
 

@@ -53,7 +53,7 @@ class Ceilings:
         return name in self._suspected
 
     def was_down(self, name: str) -> None:
-        """Nobody got through: what was refused there was no crowd."""
+        """Nobody got through, or nobody is there any more: what was refused teaches nothing."""
         self._suspected.pop(name, None)
 
     def got_through(self, name: str, now: float, *, wanted: bool) -> bool:

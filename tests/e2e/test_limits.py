@@ -94,8 +94,7 @@ async def test_mail_that_found_a_crowd_waits_for_a_moment_and_is_no_failed_attem
     await submitted(world, "few.test", 12)
     await until(lambda: sum(it.code == 250 for it in mx.messages) == 12, 40)
     assert crowd.refused
-    queued = await world.daemon.json("queue --limit 100")
-    assert not queued["messages"]
+    await until(world.daemon.idle)
 
 
 async def test_421_of_a_server_that_is_down_is_no_crowd(world: World) -> None:
