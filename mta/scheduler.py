@@ -143,6 +143,7 @@ class Scheduler:
         self._agenda.end_rests(self._time())
 
     def _fall_asleep(self) -> float:
+        """For how many seconds: who finds an earlier reason meanwhile wakes us."""
         sleep = self._sleep()
         self._asleep_until = self._time() + sleep
         return sleep

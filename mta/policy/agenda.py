@@ -156,8 +156,8 @@ class Agenda:
     def trouble(self, destination: str, now: float, rest: float) -> None:
         """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""
         it = self._known(destination, now)
-        if self._shares.ceilings.suspects(it.group.name):  # all that came at once were too many: one alone may not be
-            rest = min(rest, CROWD_REST)
+        if self._shares.ceilings.suspects(it.group.name) and not it.standing.failures:
+            rest = min(rest, CROWD_REST)  # all that came at once were too many: one alone may not be
         before, it.standing = it.standing, concurrency.after_trouble(it.standing, sum(it.running), now, rest)
         it.site.window = concurrency.narrower(it.site.window)
         if it.standing.failures and it.site.running <= sum(it.running):  # nobody else is at these servers
