@@ -130,7 +130,8 @@ class Agenda:
             turn.allowance.ready += 1 - contents
         self._regroup(turn.destination, now)
         self._line_up(turn.destination, now)
-        self._line_up_group(group, now)
+        if group is not self.destinations[turn.destination].group:
+            self._line_up_group(group, now)
 
     def quiet(self, turn: Turn) -> bool:
         """Whether the lane of a turn that has ended neither runs nor is due."""
@@ -279,11 +280,12 @@ class Agenda:
 
     # ------------------------------------------------ lines
     def _cap(self, group: Group) -> int:
-        return self._shares.cap(group.name, group.limits).sessions
+        return self._shares.most(group.name, group.limits)
 
     def _most(self, group: Group) -> int:
         """Sessions that may run there now."""
-        return self._cap(group) if group.site is None else min(self._cap(group), group.site.window.allowed)
+        cap = self._cap(group)
+        return cap if group.site is None else min(cap, group.site.window.allowed)
 
     def _order(self) -> Order:
         waiting = [bool(line) for line in self._lines]
@@ -309,7 +311,7 @@ class Agenda:
     def _line_up_group(self, group: Group, now: float) -> None:
         if self.groups.get(group.name) is not group:
             return
-        own = self._own_order(group, now).classes
+        own = self._own_order(group, now).classes if any(group.lines) else ()
         for mail_class in CLASSES:
             if mail_class not in own:
                 self._lines[mail_class].pop(group.name, None)

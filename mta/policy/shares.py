@@ -57,14 +57,18 @@ class Shares:
 
     def cap(self, name: str, limits: Limits) -> Cap:
         """Of the sessions of all that share `limits` as `name`."""
-        own = limits.sessions
+        most, ceiling = self.most(name, limits), self.ceilings.of(name)
+        if ceiling is not None and ceiling.sessions == most:
+            return Cap(most, learned=ceiling.reply or "the server had too many")
+        return Cap(most, configured=limits.sessions is not None)
+
+    def most(self, name: str, limits: Limits) -> int:
+        """The sessions of `cap`."""
+        own, ceiling = limits.sessions, self.ceilings.of(name)
         most = self._sessions if own is None else own
-        ceiling = self.ceilings.of(name)
-        if ceiling is not None and ceiling.sessions < most:
-            return Cap(ceiling.sessions, ceiling.reply or "the server had too many")
-        return Cap(most, configured=own is not None)
+        return most if ceiling is None else min(most, ceiling.sessions)
 
     def share(self, hop: str) -> Share:
         """What the pool of sessions is to keep to."""
         name, limits = self.name(hop), self.limits(hop)
-        return Share(name, self.cap(name, limits).sessions, limits.messages)
+        return Share(name, self.most(name, limits), limits.messages)
