@@ -341,9 +341,23 @@ class Timeouts:
     quit: float = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """With whom a hop shares its limits (`name`): connections at once, transactions of each (None: the usual)."""
+
+    name: str
+    sessions: int
+    transactions: int | None = None
+
+
 class Sessions(Protocol):
-    """The connections of each destination: how many there may be, and those that are open between two transactions. Where
-    mail goes by a relay, the hop of its route stands for the destination."""
+    """The connections of each destination: how many there may be, together with those that it shares its limits with, and
+    those that are open between two transactions. Where mail goes by a relay, the hop of its route stands for the
+    destination."""
+
+    def open(self, destination: str) -> int:
+        """How many connections there are that are not ending, with those of all that it shares its limits with."""
+        ...
 
     async def room(self, destination: str) -> None:
         """Waits until one more connection fits, and counts it until `gone`, or until its session has ended. What is ending
@@ -371,12 +385,17 @@ class Sessions(Protocol):
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
     """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
-    befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long."""
+    befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long. `contents`:
+    how often content was sent. `crowded`: how many connections were open beside one that a server refused as one too
+    many, 0 where none did; `refusal` is what it said."""
 
     idle: bool = False
     trouble: Verdict | None = None
     mail_class: MailClass = MailClass.NORMAL
     rest: float | None = None
+    contents: int = 1
+    crowded: int = 0
+    refusal: str = ""
 
 
 class Deliver(Protocol):

@@ -38,7 +38,8 @@ LAYERS = {
     "smtp": ("model ports", "aiosmtplib asyncio cryptography os socket ssl"),
     "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
     "listener": ("model ports policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
-    "scheduler": (COMMON, "asyncio"),
+    "scheduler": ("ledger " + COMMON, "asyncio"),
+    "ledger": (COMMON, ""),
     "delivery": (COMMON, "asyncio"),
     "reports": (COMMON, "asyncio"),
     "control": ("model ports spool.base suppressions unix_socket", "asyncio msgspec os socket"),

@@ -45,7 +45,7 @@ from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.reports.tls import TlsReports
 from mta.scheduler import Scheduler
-from mta.smtp.pool import SessionPool
+from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.spool.base import Recovered, Spool
 from mta.suppressions import Suppressions
 
@@ -164,9 +164,14 @@ class Daemon:
             world.passwords,
             self.suppressions,
         )
-        self.pool = SessionPool(settings.reuse(config))
+        shares = settings.shares(config)
+        self.pool = SessionPool(ReuseLimits(), shares.share)
         self.router = Router(
-            world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
+            world.resolver,
+            world.reachability,
+            settings.routing(config, ()),
+            world.entropy.stream("routing"),
+            shares.routed,
         )
         self.router.destinations = settings.destinations(config, self.relay_passwords.by_route)
         self._build_tls()
@@ -180,7 +185,7 @@ class Daemon:
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe, learn)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
         self.scheduler = Scheduler(
-            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
+            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery, shares
         )
         self.reports = Reports(
             settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
@@ -256,7 +261,6 @@ class Daemon:
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
         self.suppressions.settings = settings.suppression(self.config)
-        self.pool.limits = settings.reuse(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
         self._secure_anew(settings.security(self.config))

@@ -17,11 +17,11 @@ from mta.policy.acceptance import Locals
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
+from mta.policy.shares import Shares
 from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
 from mta.reports.tls import TlsReportSettings
 from mta.scheduler import SchedulerSettings
-from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
 from mta.suppressions import SuppressionSettings
 
@@ -91,8 +91,17 @@ def _with_password(relay: Relay, password: str) -> Relay:
 
 def scheduler(config: Config) -> SchedulerSettings:
     delivery = config.delivery
-    lanes = LaneRules(config.lanes.urgent_reserve, config.lanes.bulk_share)
-    return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes), lanes)
+    return SchedulerSettings(
+        delivery.max_sessions,
+        delivery.max_sessions_per_destination,
+        dict(config.classes),
+        LaneRules(config.lanes.urgent_reserve, config.lanes.bulk_share),
+        destinations(config),
+    )
+
+
+def shares(config: Config) -> Shares:
+    return Shares(destinations(config), config.delivery.max_sessions_per_destination)
 
 
 def waits(config: Config) -> Waits:
@@ -101,10 +110,6 @@ def waits(config: Config) -> Waits:
 
 def delivery(config: Config) -> DeliverySettings:
     return DeliverySettings(dict(config.classes), doubts(config))
-
-
-def reuse(config: Config) -> ReuseLimits:
-    return ReuseLimits(per_destination=config.delivery.max_sessions_per_destination)
 
 
 def doubts(config: Config) -> DoubtPolicy:

@@ -11,6 +11,7 @@ from mta.config.routes import route_contradictions, route_warnings
 from mta.model.address import parse_address
 from mta.model.door import Door, Scheme
 from mta.model.units import duration_in_words
+from mta.policy.destinations import matches
 
 _PRIVATE = tuple(
     ipaddress.ip_network(text)
@@ -35,6 +36,7 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 def contradictions(config: Config) -> Iterator[Problem]:
     yield from _who_may_submit(config)
     yield from _client_rules(config)
+    yield from _destination_tables(config)
     yield from _loops(config)
     yield from _repeated_doors(config.submission.listen)
     yield from _socket_clash(config)
@@ -54,6 +56,7 @@ def warnings(config: Config) -> Iterator[Problem]:
     yield from _submission_warnings(config)
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
+    yield from _limits_in_vain(config)
     yield from _health_warnings(config.alerts)
     yield from route_warnings(config)
     yield from _tls_report_warnings(config)
@@ -126,6 +129,28 @@ def _client_rules(config: Config) -> Iterator[Problem]:
         for burst, rate in (("burst", "messages"), ("recipients_burst", "recipients")):
             if getattr(client, burst) is not None and getattr(client, rate) is None:
                 yield Problem("submission.client", f"{burst} says nothing without {rate}, in the rule number {number}")
+
+
+def _destination_tables(config: Config) -> Iterator[Problem]:
+    for number, table in enumerate(config.destination, 1):
+        if table.burst is not None and table.rate is None:
+            yield Problem("destination", f"burst says nothing without rate, in the table number {number}")
+
+
+def _limits_in_vain(config: Config) -> Iterator[Problem]:
+    """What goes by a relay has the relay's limits."""
+    routes = [(route.match, route.via[0]) for route in config.route]
+    for number, table in enumerate(config.destination, 1):
+        keys = sorted({"max_sessions", "messages_per_session", "rate"} & table.model_fields_set)
+        for pattern in table.match if keys else ():
+            name = f"a{pattern[1:]}" if pattern.startswith("*.") else pattern
+            relay = next((via for match, via in routes if pattern != "*" and matches(match, name)), None)
+            if relay is not None:
+                yield Problem(
+                    "destination",
+                    f"{', '.join(keys)} of the table number {number} say nothing for {pattern}, whose mail goes by {relay}: "
+                    f'expected them in a table with match = "{relay.host}"',
+                )
 
 
 def _submission_warnings(config: Config) -> Iterator[Problem]:

@@ -213,6 +213,13 @@ def match(value: object) -> str:
     return "*" if value == "*" else sender_domain(value)
 
 
+def sharing(value: object) -> bool | str:
+    """Who shares limits: nobody, all, or those with the same mail servers."""
+    if isinstance(value, bool) or value == "mx":
+        return value if isinstance(value, bool) else "mx"
+    raise ValueError('expected true, false or "mx"')
+
+
 def selector(value: object) -> str:
     given = text(value).lower()
     if not _SELECTOR.match(given):

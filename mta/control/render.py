@@ -158,6 +158,25 @@ def _destinations(rows: Sequence[Json]) -> Iterable[str]:
             for row in rows
         ),
     )
+    limited = [(row["domain"], words) for row in rows if row["limit"] and (words := _limits(row["limit"]))]
+    if limited:
+        yield ""
+        yield from table(("DESTINATION", "LIMITS"), limited)
+
+
+def _limits(limit: Json) -> str:
+    """What is not as everywhere; "" where nothing is."""
+    parts = []
+    if limit["why"] != "default":
+        parts.append(f"{limit['allowed']} of at most {count(limit['cap'], 'session')} ({limit['why']})")
+    if limit["rate"]:
+        after = f", the next at {clock(limit['next_message_at'])[11:]}" if limit["next_message_at"] else ""
+        parts.append(f"messages {limit['rate']}{after}")
+    if limit["shared_as"]:
+        parts.append(f"shared as {limit['shared_as']}")
+    if limit["learned_from"]:
+        parts.append(f"it said: {limit['learned_from']}")
+    return "; ".join(parts)
 
 
 # ---------------------------------------------------------------- lists

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from mta.control.health import HealthRules, health
-from mta.control.state import DaemonState, DestinationState
+from mta.control.state import DaemonState, DestinationState, LimitState
 from mta.model.envelope import MailClass
 from mta.model.instant import rfc3339
 from mta.model.lifecycle import Status
@@ -136,6 +136,19 @@ def _destination(name: str, pending: int, last_reply: str, state: DestinationSta
         "sessions": state.sessions if state else 0,
         "suspended_until": rfc3339(state.suspended_until) if state else None,
         "last_reply": (state.last_reply if state else "") or last_reply or None,
+        "limit": _limit(state.limit) if state and state.limit else None,
+    }
+
+
+def _limit(limit: LimitState) -> Json:
+    return {
+        "allowed": limit.allowed,
+        "cap": limit.cap,
+        "why": "learned" if limit.learned else "configured" if limit.configured else "default",
+        "learned_from": limit.learned or None,
+        "rate": limit.rate or None,
+        "next_message_at": rfc3339(limit.next_at),
+        "shared_as": limit.group or None,
     }
 
 

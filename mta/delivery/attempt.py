@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from mta.delivery.complaints import Complaints
+from mta.delivery.crowd import Crowd
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
@@ -63,10 +64,15 @@ class Attempt:
     """How long a host rests after its n-th failure in a row, in seconds."""
     heeds: float
     """For how many seconds the rest of a host is heeded: 0 in the last attempt, which is a real one."""
+    brief: float = 0.0
+    """How long mail waits that found too many of our sessions there, in seconds."""
     conclusions: dict[int, Conclusion] = field(default_factory=dict)
     trials: list[Trial] = field(default_factory=list)
     trouble: Verdict | None = None
     """The verdict on the destination as a whole."""
+    contents: int = 0
+    """How often content was sent."""
+    crowd: Crowd = field(default_factory=Crowd)
     _session: Session | None = None
     _hop: str = ""
     """What the session at work belongs to in `means.sessions`."""
@@ -169,7 +175,8 @@ class Attempt:
             self.means.complaints.hear(candidate, verdict)
             if self._out_of_time():
                 return
-            self._blame(candidate, verdict)
+            if not self.crowd.met(verdict):
+                self._blame(candidate, verdict)
         self._exhausted(verdicts, waits if len(waits) == len(verdicts) else [])
 
     async def _at_host(self, candidate: Candidate) -> Verdict | None:
@@ -178,6 +185,7 @@ class Attempt:
         while True:
             session = await self._open(candidate, changes)
             if isinstance(session, Verdict):
+                self._look_for_crowd(session)
                 self._tried(candidate.host, candidate.address, "", session)
                 if session.phase is Phase.EHLO_TLS and self._goes_clear(candidate.address, session, changes):
                     continue
@@ -213,6 +221,7 @@ class Attempt:
         self._leave(session, result)
         if result.host is None:
             return None
+        self._look_for_crowd(result.host, session)
         self._tried(session.host, session.address, session.tls, result.host)
         young = session.tls and session.transactions == 1  # one that has carried mail only idled too long
         return None if young and self._goes_clear(session.address, result.host, changes) else result.host
@@ -269,6 +278,14 @@ class Attempt:
             failures = self.means.hosts.failures(candidate.address) + 1
             self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
 
+    def _look_for_crowd(self, verdict: Verdict, session: Session | None = None) -> None:
+        """`session`: the one it was said on, where it had begun."""
+
+        def others() -> int:
+            return self.means.sessions.open(self._hop) - (self._session is not None)
+
+        self.crowd.look(verdict, others, fresh=session is None or session.transactions <= 1)
+
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         doubtful = self.claim.recipients[0].remote_address
         candidates = self.means.hosts.living_first(candidates)
@@ -302,7 +319,9 @@ class Attempt:
         return result
 
     def _record(self, result: Result, session: Session) -> None:
+        self.contents += result.content
         for recipient_id, verdict in result.verdicts.items():
+            self._look_for_crowd(verdict, session)
             self.conclusions[recipient_id] = Conclusion(
                 verdict,
                 session.host,
@@ -336,8 +355,8 @@ class Attempt:
                 address=last.address if last else "",
                 tls=last.tls if last else "",
                 refusals=refusals,
-                counted=not waits,
-                at_least=min(waits, default=0.0),
+                counted=not (waits or self.crowd.met(verdict)),
+                at_least=min(waits, default=self.brief if self.crowd.met(verdict) else 0.0),
             ),
         )
 

@@ -2,7 +2,7 @@
 and, for the servers of a `[[route]]`, `policy.relays` decide."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mta.model.outcome import Verdict
@@ -22,6 +22,8 @@ class Router:
     reachability: Reachability
     rules: RoutingRules
     chance: Randomness
+    routed: Callable[[str, Sequence[str]], None] = lambda destination, hosts: None
+    """Is told the hosts of the best preference that there are for a destination."""
     destinations: Destinations = field(default_factory=Destinations)
 
     def route(self, destination: str) -> RouteRule:
@@ -59,4 +61,11 @@ class Router:
         found = await asyncio.gather(*map(self.resolver.addresses, route.lookups))
         answers = {**route.answers, **dict(zip(route.lookups, found, strict=True))}
         reach = self.reachability(address for answer in answers.values() for address in answer.addresses)
-        return plan_candidates(route, answers, self.rules, reach)
+        candidates = plan_candidates(route, answers, self.rules, reach)
+        if not isinstance(candidates, Verdict):
+            self.routed(destination, _best(candidates))
+        return candidates
+
+
+def _best(candidates: Sequence[Candidate]) -> list[str]:
+    return [it.host for it in candidates if it.preference == candidates[0].preference]

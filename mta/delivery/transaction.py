@@ -40,6 +40,8 @@ class Result:
     relayed: frozenset[int] = frozenset()
     """Ids of recipients whose sender is to be told if they are delivered here."""
     signed: str = ""
+    content: bool = False
+    """Content was sent, or some of it."""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
 
@@ -165,11 +167,13 @@ class Transaction:
             self.result.open_transaction = False
 
     async def _content(self) -> None:
+        self.result.content = True
         self._concluded(await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted)))
 
     async def _chunks(self) -> None:
         if not self.accepted:
             return
+        self.result.content = True
         content, pipelined = self.letter.chunks(), self._pipelined
         self._concluded(await self.session.chunks(content, lambda: self.gate(self.accepted), pipelined=pipelined))
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from mta.delivery.alarms import Alarms
 from mta.delivery.attempt import Attempt, Means
+from mta.delivery.crowd import WAIT
 from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
 from mta.model.envelope import MailClass
 from mta.model.events import Attempted, Settled, Trouble
@@ -156,7 +157,7 @@ class Delivery:
         if given_up_in_doubt(claim, self.settings.classes[claim.mail_class], now):
             flight.must_finish = True
             await self._settle(claim, {it.id: _still_in_doubt(it) for it in claim.recipients}, ())
-            return DeliveryOutcome()
+            return DeliveryOutcome(contents=0)
         attempt = self._attempt(flight, now)
         try:
             await attempt.run()
@@ -176,7 +177,13 @@ class Delivery:
             await self._settle(claim, attempt.conclusions, attempt.trials)
         finally:
             await attempt.part()
-        return DeliveryOutcome(trouble=attempt.trouble, mail_class=claim.mail_class)
+        return DeliveryOutcome(
+            trouble=attempt.trouble,
+            mail_class=claim.mail_class,
+            contents=attempt.contents,
+            crowded=attempt.crowd.others,
+            refusal=attempt.crowd.refusal,
+        )
 
     def _attempt(self, flight: _Flight, now: float) -> Attempt:
         claim = flight.claim
@@ -196,6 +203,7 @@ class Delivery:
             clock=self._clock,
             rest=lambda failures: schedule.rest(policy, failures, self._chance.random()),
             heeds=rests_heeded(claim, now),
+            brief=min(WAIT, self.settings.classes[claim.mail_class].first_retry),
         )
 
     # ------------------------------------------------ results

@@ -34,8 +34,8 @@ class Relay:
 
 @dataclass(frozen=True, slots=True)
 class DestinationRule:
-    """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; else each for
-    itself."""
+    """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; `by_servers`: what
+    has the same mail servers has; else each for itself."""
 
     patterns: tuple[str, ...]
     max_sessions: int | None = None
@@ -43,6 +43,7 @@ class DestinationRule:
     rate: Rate | None = None
     tls: TlsLevel = TlsLevel.MAY
     shared: bool = False
+    by_servers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,17 @@ class RouteRule:
         return f"{via.login}{asked} from {','.join(self.source)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of all that share them: `sessions` at once, `messages` of each session, messages in a time; None: not said.
+    `one_site`: they go to the same servers, so that what befalls one befalls all."""
+
+    sessions: int | None = None
+    messages: int | None = None
+    rate: Rate | None = None
+    one_site: bool = True
+
+
 _DIRECTLY = RouteRule(())
 _PLAINLY = DestinationRule(())
 
@@ -84,6 +96,34 @@ class Destinations:
 
     def route(self, destination: str) -> RouteRule:
         return next((it for it in self.routes if matches(it.patterns, destination)), _DIRECTLY)
+
+    # ------------------------------------------------ shared limits
+    def group(self, destination: str, servers: str = "") -> str:
+        """The name of all that share their limits with `destination`, or with a relay (`str(Relay)`, or a hop there):
+        whatever goes by the same relay first, what a table with `share` matches, else it alone. `servers` are its mail
+        servers, where they are known."""
+        if relay := self._relay(destination):
+            return str(relay)
+        rule = self.rule(destination)
+        if rule.shared:
+            return f"*shared:{','.join(rule.patterns)}"
+        return f"*mx:{','.join(rule.patterns)}:{servers}" if rule.by_servers and servers else destination
+
+    def limits(self, destination: str) -> Limits:
+        """Those of its group. What goes by a relay has those of the table that matches the relay's host."""
+        relay = self._relay(destination)
+        rule = self.rule(relay.host.lower() if relay else destination)
+        one_site = relay is not None or not rule.shared
+        return Limits(rule.max_sessions, rule.messages_per_session, rule.rate, one_site)
+
+    def by_servers(self, destination: str) -> bool:
+        return self.rule(destination).by_servers and self._relay(destination) is None
+
+    def _relay(self, destination: str) -> Relay | None:
+        if "://" not in destination:
+            return self.route(destination).vias[0]
+        vias = (via for route in self.routes for via in route.vias if via is not None)
+        return next((via for via in vias if destination == str(via) or destination.startswith(f"{via.login} ")), None)
 
 
 def matches(patterns: Sequence[str], destination: str) -> bool:

@@ -52,9 +52,11 @@ async def test_status_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom, pr
     }
     assert document["destinations"] == [
         {"domain": "example.org", "pending": 3, "sessions": 1, "suspended_until": "2026-01-02T03:05:05.678Z",
-         "last_reply": "451 4.3.0 try later"},
-        {"domain": "example.net", "pending": 1, "sessions": 0, "suspended_until": None, "last_reply": None},
-        {"domain": "idle.example", "pending": 0, "sessions": 2, "suspended_until": None, "last_reply": None},
+         "last_reply": "451 4.3.0 try later", "limit": None},
+        {"domain": "example.net", "pending": 1, "sessions": 0, "suspended_until": None, "last_reply": None,
+         "limit": None},
+        {"domain": "idle.example", "pending": 0, "sessions": 2, "suspended_until": None, "last_reply": None,
+         "limit": None},
     ]  # fmt: skip
     assert (document["sessions"], document["held"], document["damaged"], document["untold"]) == (3, [], 0, 0)
 
