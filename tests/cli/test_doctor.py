@@ -1,0 +1,87 @@
+"""`mta doctor` as a person runs it, in a small internet of its own."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import free_port
+from tests.support.dns_server import DnsServer, Zones
+from tests.support.mx import ScriptedMx, Step, server_tls
+
+ZONES: Zones = {
+    ("mail.shop.test", "A"): ["203.0.113.5"],
+    ("5.113.0.203.in-addr.arpa", "PTR"): ["mail.shop.test."],
+    ("shop.test", "TXT"): ['"v=spf1 a:mail.shop.test -all"'],
+    ("friends.test", "MX"): ["10 mx.friends.test."],
+    ("mx.friends.test", "A"): ["127.0.0.1"],
+}
+
+
+async def run(folder: Path, port: int, *words: str, zones: Zones = ZONES) -> tuple[int, str]:
+    async with DnsServer(zones) as names:
+        config = folder / "mta.toml"
+        config.write_text(
+            f"""hostname = "mail.shop.test"\npostmaster = "pat@shop.test"\n[dns]\nnameservers = ["127.0.0.1:{names.address[1]}"]
+[delivery]\nport = {port}\nallow_private_addresses = true\n[submission]\nlisten = ["127.0.0.1:{free_port()}"]\n"""
+        )
+        command = (sys.executable, "-m", "mta", "doctor", "--config", str(config), *words)
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, output.decode()
+
+
+async def test_all_that_decides_is_looked_at_and_said_line_by_line(tmp_path: Path) -> None:
+    async with ScriptedMx(tls=server_tls("mx.friends.test")) as mx:
+        code, output = await run(tmp_path, mx.port, "Friends.test")
+        lines = output.splitlines()
+        assert code == 1
+        assert "ok       the name mail.shop.test: has the addresses 203.0.113.5" in lines
+        assert "ok       the way to friends.test: leads to mx.friends.test" in lines
+        assert "warning  DKIM: nothing is signed: large receivers ask for it" in lines
+        assert "         -> make a key: `mta dkim keygen DOMAIN`" in lines
+        (tls,) = [line for line in lines if "TLS at mx.friends.test" in line]
+        assert tls.startswith("note     TLS at mx.friends.test: TLSv1.3 ")
+        assert "the certificate proves nothing" in tls
+        assert not any(connection.verbs.count("MAIL") for connection in mx.connections)
+
+
+async def test_json_has_the_same(tmp_path: Path) -> None:
+    async with ScriptedMx() as mx:
+        code, output = await run(tmp_path, mx.port, "--json", "friends.test")
+    findings = json.loads(output)["findings"]
+    assert code == 1
+    assert {"level", "about", "what", "advice"} == set(findings[0])
+    assert "TLS at mx.friends.test" in {it["about"] for it in findings if it["level"] == "warning"}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"banner": "554 5.7.1 go away\x1b[2J"}, "turns us away: 554 5.7.1 go away\\x1b[2J"),
+        ({"EHLO": "550 5.7.1 who are you"}, "refuses our EHLO: 550 5.7.1 who are you"),
+    ],
+)
+async def test_what_a_server_says_of_us_is_told_and_fails(tmp_path: Path, script: dict[str, Step], words: str) -> None:
+    async with ScriptedMx(script) as mx:
+        code, output = await run(tmp_path, mx.port, "friends.test")
+    assert code == 2
+    assert words in output
+
+
+async def test_a_closed_port_says_what_may_be_the_matter(tmp_path: Path) -> None:
+    code, output = await run(tmp_path, free_port(), "friends.test")
+    assert code == 2
+    assert "mx.friends.test (127.0.0.1, port " in output
+    assert "as at most clouds" in output
+
+
+@pytest.mark.parametrize(("domain", "words"), [("nobody.test", "no such domain"), ("no domain", "5.1.3")])
+async def test_a_domain_without_a_way(tmp_path: Path, domain: str, words: Sequence[str]) -> None:
+    code, output = await run(tmp_path, free_port(), domain)
+    assert code == 2
+    assert words in output
