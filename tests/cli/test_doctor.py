@@ -21,13 +21,23 @@ ZONES: Zones = {
 }
 
 
+CONFIG = """\
+hostname = "mail.shop.test"
+postmaster = "pat@shop.test"
+[dns]
+nameservers = ["127.0.0.1:{names}"]
+[delivery]
+port = {port}
+allow_private_addresses = true
+[submission]
+listen = ["127.0.0.1:{door}"]
+"""
+
+
 async def run(folder: Path, port: int, *words: str, zones: Zones = ZONES) -> tuple[int, str]:
     async with DnsServer(zones) as names:
         config = folder / "mta.toml"
-        config.write_text(
-            f"""hostname = "mail.shop.test"\npostmaster = "pat@shop.test"\n[dns]\nnameservers = ["127.0.0.1:{names.address[1]}"]
-[delivery]\nport = {port}\nallow_private_addresses = true\n[submission]\nlisten = ["127.0.0.1:{free_port()}"]\n"""
-        )
+        config.write_text(CONFIG.format(names=names.address[1], port=port, door=free_port()))
         command = (sys.executable, "-m", "mta", "doctor", "--config", str(config), *words)
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()
