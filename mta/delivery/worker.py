@@ -89,6 +89,7 @@ class Delivery:
         self._alarms = Alarms()
         self._learn = learn
         self._unrecorded = 0
+        self._stopping = False
 
     @property
     def claims(self) -> frozenset[int]:
@@ -103,6 +104,9 @@ class Delivery:
         if self._unrecorded >= UNRECORDED_LIMIT:
             raise SpoolError("results can't be recorded; no new deliveries until they are")
         claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now(), (mail_class,))
+        if claim is not None and self._stopping:
+            await self._give_back(claim)
+            claim = None
         if claim is None:
             return DeliveryOutcome(idle=True)
         task = asyncio.current_task()
@@ -142,7 +146,8 @@ class Delivery:
 
     async def stop(self, timeout: float) -> None:
         """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
-        found by the next start."""
+        found by the next start. A claim that is only now on its way from the spool goes back."""
+        self._stopping = True
         for flight in list(self._flights.values()):
             if not flight.must_finish:
                 flight.task.cancel()
