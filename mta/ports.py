@@ -11,7 +11,7 @@ from typing import Protocol
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
-from mta.model.tls import StsPolicy, Tlsa, TlsResult
+from mta.model.tls import OPPORTUNISTIC, StsPolicy, Tlsa, TlsDemand, TlsResult
 
 
 class Clock(Protocol):
@@ -197,6 +197,10 @@ class Callers:
 
 
 # ---------------------------------------------------------------- outbound SMTP
+LOGIN_MECHANISMS = ("PLAIN", "LOGIN")
+"""By which `Session.authenticate` can log in, the best first."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnvelopeReplies:
     """The replies to one MAIL, its RCPTs in order, and DATA. Those not asked for, because the one before decided, are
@@ -224,6 +228,14 @@ class Session(Protocol):
         ...
 
     @property
+    def verified(self) -> str:
+        """How the server has proved who it is: "dane", "pkix", "" not at all."""
+        ...
+
+    demand: TlsDemand
+    """What it was opened under; whoever opens it says so."""
+
+    @property
     def extensions(self) -> Mapping[str, str]:
         """Keyword in upper case -> parameters, of the latest EHLO reply of this connection; empty after HELO."""
         ...
@@ -247,8 +259,14 @@ class Session(Protocol):
         """EHLO or HELO. The phase of the observation is EHLO, HELO or (EHLO inside TLS) EHLO_TLS."""
         ...
 
-    async def starttls(self) -> Observation:
-        """STARTTLS and the handshake, unverified. Phase STARTTLS when the command was not answered 220, else TLS."""
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
+        """STARTTLS and the handshake, in which the server proves what `demand` asks. Phase STARTTLS when the command was not
+        answered 220, else TLS: LOST where it has not proved it, and the connection is closed."""
+        ...
+
+    async def authenticate(self, user: str, password: str) -> Observation:
+        """AUTH, by one of `LOGIN_MECHANISMS`, which the server must offer; inside TLS alone, else it raises. Phase AUTH; no
+        text that comes back holds the password."""
         ...
 
     async def envelope(
@@ -296,10 +314,17 @@ class Session(Protocol):
 
 
 class Connector(Protocol):
-    async def connect(self, host: str, address: str, port: int) -> tuple[Session | None, Observation]:
-        """TCP and greeting. Phase CONNECT with LOST or TIMEOUT, else phase BANNER. With a session whenever the
-        connection is open and in step."""
+    async def connect(
+        self, host: str, address: str, port: int, *, source: str = "", demand: TlsDemand | None = None
+    ) -> tuple[Session | None, Observation]:
+        """TCP, with a `demand` TLS from the first octet (RFC 8314 section 3.3), and greeting. Phase CONNECT or TLS with LOST
+        or TIMEOUT, else phase BANNER. With a session whenever the connection is open and in step. `source` is where to
+        connect from, "" wherever; where this machine has no such address, the reply's status is `NO_SUCH_SOURCE`."""
         ...
+
+
+NO_SUCH_SOURCE = "4.3.5"
+"""RFC 3463: the system is incorrectly configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +341,23 @@ class Timeouts:
     quit: float = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """With whom a hop shares its limits (`name`): connections at once, transactions of each (None: the usual)."""
+
+    name: str
+    sessions: int
+    transactions: int | None = None
+
+
 class Sessions(Protocol):
-    """The connections of each destination: how many there may be, and those that are open between two transactions."""
+    """The connections of each destination: how many there may be, together with those that it shares its limits with, and
+    those that are open between two transactions. Where mail goes by a relay, the hop of its route stands for the
+    destination."""
+
+    def open(self, destination: str) -> int:
+        """How many connections there are that are not ending, with those of all that it shares its limits with."""
+        ...
 
     async def room(self, destination: str) -> None:
         """Waits until one more connection fits, and counts it until `gone`, or until its session has ended. What is ending
@@ -345,12 +385,17 @@ class Sessions(Protocol):
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
     """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
-    befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long."""
+    befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long. `contents`:
+    how often content was sent. `crowded`: how many connections were open beside one that a server refused as one too
+    many, 0 where none did; `refusal` is what it said."""
 
     idle: bool = False
     trouble: Verdict | None = None
     mail_class: MailClass = MailClass.NORMAL
     rest: float | None = None
+    contents: int = 1
+    crowded: int = 0
+    refusal: str = ""
 
 
 class Deliver(Protocol):

@@ -4,21 +4,27 @@ Rules: the backlog stays in the spool; what is kept here grows with destinations
 turn, which is one claim and what becomes of it, is its own task, and its end decides whose turn is next (`policy.agenda`
 has the rules). When a lane's next mail is due is told by each claim; the spool is asked for it only where a turn found
 nothing. Instants of mail are wall time, looked at again with every ring (one comes when the clock has stepped); rests are
-of the loop's monotonic clock.
+of the loop's monotonic clock. What is learned of destinations, and what is left of their rates, is kept in the spool
+(`ledger`).
 """
 
 import asyncio
 from dataclasses import dataclass, field
 
 from mta.doorbell import LOOK_INTERVAL, Lane, wait_for
+from mta.ledger import Ledger
 from mta.model.envelope import MailClass
 from mta.model.events import Trouble
 from mta.model.outcome import Verdict
 from mta.policy import schedule
-from mta.policy.agenda import Agenda, Caps, Turn
+from mta.policy.agenda import Agenda, Caps
+from mta.policy.destinations import Destinations
 from mta.policy.instants import Instants
 from mta.policy.lanes import LaneRules
+from mta.policy.places import Turn
 from mta.policy.schedule import RetryPolicy
+from mta.policy.shares import Shares
+from mta.policy.standings import DestinationStanding, standings
 from mta.ports import Clock, Deliver, DeliveryOutcome, Observer, Randomness
 from mta.spool.base import Spool, SpoolError
 
@@ -36,20 +42,11 @@ class SchedulerSettings:
     max_sessions_per_destination: int
     classes: dict[MailClass, RetryPolicy]
     lanes: LaneRules = field(default_factory=LaneRules)
+    destinations: Destinations = field(default_factory=Destinations)
 
     @property
     def caps(self) -> Caps:
-        return Caps(self.max_sessions, self.max_sessions_per_destination, self.lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class DestinationStanding:
-    """What `status` shows of a destination; `rests_for` in seconds, 0 when it does not rest (urgent mail rests for a second
-    at most)."""
-
-    sessions: int
-    rests_for: float
-    last_reply: str
+        return Caps(self.max_sessions, self.lanes)
 
 
 class Scheduler:
@@ -63,15 +60,21 @@ class Scheduler:
         chance: Randomness,
         observer: Observer,
         delivery: Deliver,
+        shares: Shares | None = None,
     ) -> None:
+        """`shares` as all parts of the daemon have it."""
         self._settings = settings
+        self._shares = shares or Shares(settings.destinations, settings.max_sessions_per_destination)
         self._spool, self._clock, self._chance, self._observer = spool, clock, chance, observer
         self._delivery = delivery
-        self._agenda = Agenda(settings.caps)
+        self._agenda = Agenda(settings.caps, self._shares)
+        self._ledger = Ledger(spool, clock, self._agenda, self._shares.ceilings)
+        self._keeping = False
         self._later = Instants[Lane]()
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: set[str] = set()
         self._paused_until = 0.0
+        self._asleep_until = 0.0
         self._looked_at = float("-inf")
         self._stopping = False
 
@@ -83,7 +86,8 @@ class Scheduler:
             self._take_rings()
             self._take_instants()
             self._start_turns()
-            await wait_for(self._spool.doorbell.deliveries, self._sleep())
+            await wait_for(self._spool.doorbell.deliveries, self._fall_asleep())
+        await self._close()
 
     def stop(self) -> None:
         """No new claims from now on; turns end with the claim they have."""
@@ -93,17 +97,13 @@ class Scheduler:
     def reconfigure(self, settings: SchedulerSettings) -> None:
         """Counts from the next turn on: what runs is not ended."""
         self._settings = settings
+        self._shares.reconfigure(settings.destinations, settings.max_sessions_per_destination)
         self._agenda.reconfigure(settings.caps, self._time())
         self._wake()
 
     def standings(self) -> dict[str, DestinationStanding]:
-        """The destinations with sessions or in a rest."""
-        now = self._time()
-        return {
-            name: DestinationStanding(sum(it.running), max(0.0, it.standing.rests_until - now), it.last_reply)
-            for name, it in self._agenda.destinations.items()
-            if any(it.running) or it.standing.rests(now)
-        }
+        """The destinations with sessions, in a rest, or held back by what was learned or by a rate."""
+        return standings(self._agenda, self._time())
 
     @property
     def sessions(self) -> int:
@@ -122,6 +122,8 @@ class Scheduler:
         self._agenda.forget_idle(lambda name: any((name, it) in self._later for it in MailClass), self._time())
         after = ""
         try:
+            if not self._ledger.recalled:
+                await self._ledger.recall(self._time())
             while page := await self._spool.destinations(after, PAGE, self._clock.now()):
                 for destination, instants in page:
                     for mail_class, at in instants.items():
@@ -140,6 +142,12 @@ class Scheduler:
             self._agenda.news(destination, mail_class, self._time())
         self._agenda.end_rests(self._time())
 
+    def _fall_asleep(self) -> float:
+        """For how many seconds: who finds an earlier reason meanwhile wakes us."""
+        sleep = self._sleep()
+        self._asleep_until = self._time() + sleep
+        return sleep
+
     def _sleep(self) -> float:
         """Seconds until something may change by itself."""
         now = self._time()
@@ -148,8 +156,8 @@ class Scheduler:
         waits = [LOOK_INTERVAL]
         if self._later.earliest is not None:
             waits.append(self._later.earliest - self._clock.now())
-        if self._agenda.next_rest_end is not None:
-            waits.append(self._agenda.next_rest_end - now)
+        if self._agenda.next_change is not None:
+            waits.append(self._agenda.next_change - now)
         if now < self._paused_until:
             waits.append(self._paused_until - now)
         return max(0.0, min(waits))
@@ -157,13 +165,14 @@ class Scheduler:
     # ------------------------------------------------ turns
     def _start_turns(self) -> None:
         now = self._time()
-        while not (self._stopping or now < self._paused_until):
-            turn = self._agenda.begin(now)
-            if turn is None:
-                return
+        while not (self._stopping or now < self._paused_until) and (turn := self._agenda.begin(now)) is not None:
             task = asyncio.create_task(self._turn(turn), name=f"deliver {turn.destination}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        if (change := self._agenda.next_change) is not None and change < self._asleep_until:
+            self._asleep_until = change
+            self._wake()
+        self._keep_books()
 
     async def _turn(self, turn: Turn) -> None:
         outcome = None
@@ -173,7 +182,7 @@ class Scheduler:
             self._end(turn, outcome)
         if outcome is None:
             return
-        if outcome.trouble is not None:
+        if outcome.trouble is not None and self._rests(turn.destination):
             await self._tell_overdue(turn.destination, outcome.trouble)
         elif outcome.idle and self._agenda.quiet(turn):
             await self._until_due(turn)
@@ -204,6 +213,8 @@ class Scheduler:
     def _end(self, turn: Turn, outcome: DeliveryOutcome | None) -> None:
         """Counts it out, and decides at once who is next."""
         now = self._time()
+        if outcome is not None and outcome.crowded:
+            self._agenda.crowded(turn.destination, outcome.crowded, outcome.refusal, now)
         if outcome is None:
             self._agenda.news(turn.destination, turn.mail_class, now)
         elif outcome.trouble is not None:
@@ -212,7 +223,7 @@ class Scheduler:
             self._agenda.no_more(turn, now)
         else:
             self._agenda.progress(turn.destination, now)
-        self._agenda.end(turn, now)
+        self._agenda.end(turn, now, _contents(outcome))
         self._agenda.forget(turn.destination)
         self._start_turns()
 
@@ -225,6 +236,10 @@ class Scheduler:
             rest = schedule.rest(policy, it.standing.failures + 1, self._chance.random())
         self._agenda.trouble(destination, self._time(), rest)
         self._wake()
+
+    def _rests(self, destination: str) -> bool:
+        it = self._agenda.destinations.get(destination)
+        return it is not None and it.standing.rests(self._time())
 
     async def _tell_overdue(self, destination: str, verdict: Verdict) -> None:
         """Once at a time for a destination: urgent mail finds the same trouble every second."""
@@ -248,6 +263,30 @@ class Scheduler:
         if at is not None:
             self._await((turn.destination, turn.mail_class), max(at, self._clock.now() + ASK_AGAIN))
 
+    # ------------------------------------------------ what is kept
+    def _keep_books(self) -> None:
+        if self._keeping or self._stopping or not self._ledger.due or self._time() < self._paused_until:
+            return
+        self._keeping = True
+        task = asyncio.create_task(self._keep(), name="keep limits")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep(self) -> None:
+        try:
+            await self._ledger.keep(self._time())
+        except SpoolError as error:
+            self._pause(error)
+        finally:
+            self._keeping = False
+        self._start_turns()
+
+    async def _close(self) -> None:
+        try:
+            await self._ledger.close(self._time())
+        except SpoolError as error:
+            self._observer(Trouble("warning", "what is left of the rates could not be kept", str(error)))
+
     # ------------------------------------------------ small things
     def _await(self, lane: Lane, at: float) -> None:
         earliest = self._later.earliest
@@ -267,3 +306,8 @@ class Scheduler:
     @staticmethod
     def _time() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _contents(outcome: DeliveryOutcome | None) -> int:
+    """How many messages were sent, as far as a rate is concerned."""
+    return 0 if outcome is None or outcome.idle else outcome.contents

@@ -35,21 +35,24 @@ LAYERS = {
     "alerts": ("http model ports", "asyncio os signal ssl"),
     "sts": ("http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
     "dns": ("model ports", "asyncio dns socket"),
-    "smtp": ("model ports", "aiosmtplib asyncio os socket ssl"),
-    "listener": ("model ports policy spool.base unix_socket", "aiosmtpd asyncio socket ssl"),
-    "scheduler": (COMMON, "asyncio"),
+    "smtp": ("model ports", "aiosmtplib asyncio cryptography os socket ssl"),
+    "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
+    "listener": ("model ports policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
+    "scheduler": ("ledger " + COMMON, "asyncio"),
+    "ledger": (COMMON, ""),
     "delivery": (COMMON, "asyncio"),
     "reports": (COMMON, "asyncio"),
-    "control": ("model ports spool.base unix_socket", "asyncio msgspec os socket"),
+    "control": ("model ports spool.base suppressions unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
     "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON,
                     "asyncio random secrets socket time"),
-    "app": ("alerts config control delivery dkim dns listener observe reports scheduler smtp spool unix_socket " + COMMON,
-            "asyncio logging os secrets signal socket ssl sys uvloop"),
+    "app": ("alerts config control delivery dkim dns doctor listener observe reports scheduler smtp spool sts suppressions "
+            "unix_socket " + COMMON, "asyncio logging os secrets signal socket ssl sys uvloop"),
+    "doctor": ("model ports policy", ""),
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
     # model: text made safe; policy: what a header section is
-    "cli": ("app config control demo dkim model passwords sendmail", "asyncio click importlib os rich signal sys"),
+    "cli": ("app config control demo dkim doctor model passwords sendmail", "asyncio click importlib os rich signal sys"),
 }  # fmt: skip
 CLOCK_METHODS = frozenset({"now", "utcnow", "today"})
 """Of `datetime` and `date`: without an argument that was given, they read the clock."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mta.doorbell import Doorbell
@@ -10,11 +10,12 @@ from mta.model.envelope import MailClass
 from mta.model.events import Fact, Trouble
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.policy.destinations import Destinations
 from mta.policy.lanes import LaneRules
 from mta.policy.schedule import RetryPolicy
 from mta.ports import DeliveryOutcome
 from mta.scheduler import Scheduler, SchedulerSettings
-from mta.spool.base import SpoolError
+from mta.spool.base import Memory, Remembered, SpoolError
 from tests.support.virtual import VirtualClock, run_virtual, until
 
 POLICY = RetryPolicy(10, 2.0, 4 * 3600, 0.0, 5 * 86400, 0, 0)
@@ -47,6 +48,9 @@ class World:
     asked: int = 0
     broken: bool = False
     facts: list[Fact] = field(default_factory=list)
+    tables: Destinations = field(default_factory=Destinations)
+    kept: dict[tuple[Memory, str], Remembered] = field(default_factory=dict)
+    writes: int = 0
     inside: Callable[[str], None] = lambda destination: None
 
     def __post_init__(self) -> None:
@@ -63,7 +67,7 @@ class World:
 
     def settings(self) -> SchedulerSettings:
         policies = dict.fromkeys(MailClass, self.policy)
-        return SchedulerSettings(self.max_sessions, self.per_destination, policies, self.rules)
+        return SchedulerSettings(self.max_sessions, self.per_destination, policies, self.rules, self.tables)
 
     def submit(
         self, destination: str, count: int = 1, delay: float = 0.0, mail_class: MailClass = MailClass.NORMAL
@@ -86,6 +90,21 @@ class World:
         self._check()
         self.asked += 1
         return min((at for it in classes for at in self.waiting.get((destination, it), [])), default=None)
+
+    async def memories(self, kind: Memory, after: str, limit: int, now: float) -> list[Remembered]:
+        self._check()
+        kept = (it for (of, name), it in sorted(self.kept.items()) if of is kind and name > after)
+        return [it for it in kept if it.expires_at is None or it.expires_at > now][:limit]
+
+    async def remember(self, kind: Memory, values: dict[str, str], expires_at: float | None, now: float) -> None:
+        self._check()
+        self.writes += 1
+        await asyncio.sleep(0.001)
+        self.kept |= {(kind, name): Remembered(name, value, now, expires_at) for name, value in values.items()}
+
+    async def forget(self, kind: Memory, names: Collection[str], now: float) -> int:
+        self._check()
+        return sum(self.kept.pop((kind, name), None) is not None for name in names)
 
     def _check(self) -> None:
         if self.broken:

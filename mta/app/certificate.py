@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mta.app.credentials import is_credential, secret_path
+from mta.app.credentials import hidden, open_to_others, secret_path
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _TABLE = "submission.tls"
-_OTHERS_READ = 0o004
 _NOT_ASCII = "ignore"
 """Only comments beside the certificates may be that."""
 
@@ -36,21 +35,20 @@ def read_certificate(config: Config, environ: Mapping[str, str]) -> Certificate:
     given = config.submission.tls
     if given.certificate is None or given.key is None:
         return Certificate()
-    certificate, key = (secret_path(name, environ, _TABLE) for name in (given.certificate, given.key))
+    certificate, key = (secret_path(name, _TABLE, environ) for name in (given.certificate, given.key))
     text = _text(certificate, "certificate")
     if not _CERTIFICATE.search(text):
         raise ConfigError(str(certificate), [Problem(f"{_TABLE}.certificate", "has no certificate: expected a PEM file")])
     _text(key, "key")
     context = _context(certificate, key)
-    return Certificate(context, (*_open_to_others(key), *_refused_by_clients(context, text)))
+    return Certificate(context, (*open_to_others(key, f"{_TABLE}.key"), *_refused_by_clients(context, text)))
 
 
 def certificate_warnings(config: Config, environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """For whoever checks a configuration: credentials are there for the service alone. Raises `ConfigError`."""
     given = config.submission.tls
-    hidden = [it for it in (given.certificate, given.key) if it and is_credential(it)]
-    if hidden and not environ.get("CREDENTIALS_DIRECTORY"):
-        return (Problem(_TABLE, f"{' and '.join(hidden)} can only be looked at by the service, not here"),)
+    if unseen := hidden((given.certificate, given.key), environ):
+        return (Problem(_TABLE, f"{' and '.join(unseen)} can only be looked at by the service, not here"),)
     return read_certificate(config, environ).warnings
 
 
@@ -87,11 +85,6 @@ def _why(error: ssl.SSLError, key: Path) -> Problem:
         return Problem(_TABLE, f"the certificate is not that of the key {key}")
     found = (error.reason or "no PEM").replace("_", " ").lower()
     return Problem(_TABLE, f"certificate and key ({key}) can't be used: {found}; expected PEM files")
-
-
-def _open_to_others(key: Path) -> Iterator[Problem]:
-    if key.stat().st_mode & _OTHERS_READ:
-        yield Problem(f"{_TABLE}.key", f"{key} can be read by everybody on this machine: chmod o-r")
 
 
 def _refused_by_clients(server: ssl.SSLContext, text: str) -> Iterator[Problem]:

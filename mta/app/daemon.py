@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from mta import __version__
 from mta.app import settings
 from mta.app.certificate import Certificate
+from mta.app.relay_passwords import RelayPasswords
 from mta.app.runtime import Runtime
 from mta.app.signing import SigningKeys
 from mta.app.state import RunningState
@@ -24,11 +25,13 @@ from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.deadlines import Deadlines
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.security import Security, SecurityRules
 from mta.delivery.signing import Keyring, Signing
 from mta.delivery.sts import PolicyStore
 from mta.delivery.worker import Delivery
@@ -42,8 +45,9 @@ from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.reports.tls import TlsReports
 from mta.scheduler import Scheduler
-from mta.smtp.pool import SessionPool
+from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.spool.base import Recovered, Spool
+from mta.suppressions import Suppressions
 
 
 class StartError(Exception):
@@ -64,17 +68,21 @@ class Daemon:
     listener: Listener = field(init=False)
     pool: SessionPool = field(init=False)
     router: Router = field(init=False)
+    security: Security = field(init=False)
+    hosts: HostMemory = field(init=False)
     delivery: Delivery = field(init=False)
     deadlines: Deadlines = field(init=False)
     scheduler: Scheduler = field(init=False)
     reports: Reports = field(init=False)
     alerts: Alerts = field(init=False)
+    suppressions: Suppressions = field(init=False)
     control: ControlServer = field(init=False)
     policies: PolicyStore | None = field(default=None, init=False)
     tls_reports: TlsReports | None = field(default=None, init=False)
     certificate: Certificate = field(default_factory=Certificate)
     signing_keys: SigningKeys = field(default_factory=SigningKeys)
     signing: Signing = field(default_factory=Signing)
+    relay_passwords: RelayPasswords = field(default_factory=RelayPasswords)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -108,10 +116,12 @@ class Daemon:
         sockets = list(sockets)
         self._read_certificate(sockets)
         self._take_keys(self.runtime.signing_keys(self.config))
+        self.relay_passwords = self.runtime.relay_passwords(self.config)
         _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
+        await self.suppressions.load()
         self._tell_recovered(recovered)
         await self._tell_held()
         await self.control.start()
@@ -131,8 +141,8 @@ class Daemon:
             self._spawn("reports of encryption", self.tls_reports.run())
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
-        found = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
-        for problem in (*warnings(self.config), *found):
+        files = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
+        for problem in (*warnings(self.config), *files, *self.relay_passwords.warnings):
             self.observe(Trouble("warning", str(problem)))
 
     def _read_certificate(self, sockets: Iterable[tuple[Scheme, socket.socket]]) -> None:
@@ -143,6 +153,7 @@ class Daemon:
 
     def _build(self) -> None:
         config, world = self.config, self.runtime
+        self.suppressions = Suppressions(settings.suppression(config), self.spool, world.clock, self.observe)
         self.listener = Listener(
             self._listener_settings(),
             self.spool,
@@ -151,20 +162,30 @@ class Daemon:
             self.observe,
             world.listen,
             world.passwords,
+            self.suppressions,
         )
-        self.pool = SessionPool(settings.reuse(config))
+        shares = settings.shares(config)
+        self.pool = SessionPool(ReuseLimits(), shares.share)
         self.router = Router(
-            world.resolver, world.reachability, settings.routing(config, ()), world.entropy.stream("routing")
+            world.resolver,
+            world.reachability,
+            settings.routing(config, ()),
+            world.entropy.stream("routing"),
+            shares.routed,
         )
+        self.router.destinations = settings.destinations(config, self.relay_passwords.by_route)
         self._build_tls()
-        hosts = HostMemory()
-        opener = Opener(world.connector, self.pool, hosts, config.delivery.port)
-        means = Means(self.spool, Letters(self.spool, self.signing), self.pool, opener, self.router, hosts)
+        self.hosts = hosts = HostMemory()
+        self.security = Security(world.resolver, self.policies, settings.security(config), self.observe)
+        opener = Opener(world.connector, self.pool, hosts, self.security)
+        letters, complaints = Letters(self.spool, self.signing), Complaints(self.observe)
+        means = Means(self.spool, letters, self.pool, opener, self.router, hosts, complaints)
         chance = world.entropy.stream("schedule")
-        self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe)
+        learn = self.suppressions.learn
+        self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe, learn)
         self.deadlines = Deadlines(self.delivery, self.spool, world.clock, self.observe)
         self.scheduler = Scheduler(
-            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery
+            settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery, shares
         )
         self.reports = Reports(
             settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
@@ -179,6 +200,7 @@ class Daemon:
             __version__,
             self.listener.resend,
             lambda: settings.health(self.config),
+            self.suppressions,
         )
         self.control = ControlServer(config.control.socket, desk, self.observe)
 
@@ -227,6 +249,7 @@ class Daemon:
         """Takes what can change while it runs; what can't is said and waits for a restart. Raises `ConfigError`, and nothing
         has changed."""
         _refuse(at_doors(config, self.listener.doors))
+        passwords = self.runtime.relay_passwords(config)
         for key, old, new in self._fixed(config):
             if old != new:
                 self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
@@ -237,9 +260,11 @@ class Daemon:
         self.users = users
         self.listener.settings = self._listener_settings()
         self.delivery.settings = settings.delivery(self.config)
-        self.pool.limits = settings.reuse(self.config)
+        self.suppressions.settings = settings.suppression(self.config)
         self.scheduler.reconfigure(settings.scheduler(self.config))
         self.router.rules = settings.routing(self.config, self.listener.endpoints)
+        self._secure_anew(settings.security(self.config))
+        self._reroute(passwords)
         self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
         self.alerts.settings = settings.alerts(self.config)
         if self.policies is not None:
@@ -247,6 +272,12 @@ class Daemon:
         if self.tls_reports is not None:
             self.tls_reports.settings = settings.tls_reports(self.config)
         self.spool.doorbell.ring_notices()  # there may be a way now
+
+    def _secure_anew(self, rules: SecurityRules) -> None:
+        """What is open may be less than is asked for now."""
+        if rules != self.security.rules:
+            self.security.rules = rules
+            self.pool.renew()
 
     def _renew_certificate(self) -> None:
         """One that is no good, or gone, leaves the one before: clients rely on it."""
@@ -274,6 +305,15 @@ class Daemon:
     def _take_keys(self, found: SigningKeys) -> None:
         self.signing_keys = found
         self.signing.keyring = Keyring(found.keys)
+    def _reroute(self, passwords: RelayPasswords) -> None:
+        """Where a relay is another, or lets us in now, nothing of what befell it before counts."""
+        for problem in passwords.warnings:
+            self.observe(Trouble("warning", str(problem)))
+        self.relay_passwords = passwords
+        found = settings.destinations(self.config, passwords.by_route)
+        if found.routes != self.router.destinations.routes:
+            self.hosts.revive()
+        self.router.destinations = found
 
     def _listener_settings(self) -> ListenerSettings:
         return settings.listener(self.config, self.certificate.context, self.users)
@@ -290,7 +330,6 @@ class Daemon:
         yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
         yield "tls.mta_sts", old.tls.mta_sts, new.tls.mta_sts
         yield "tls.report", old.tls.report, new.tls.report
-        yield "delivery.port", old.delivery.port, new.delivery.port
         yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 
     # ------------------------------------------------ stop

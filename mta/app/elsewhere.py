@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mta.config.model import Config
 from mta.config.problems import Problem
 from mta.dns.resolver import DnsResolver
+from mta.dns.servers import system_servers
 from mta.ports import Lookup, MxAnswer, Resolver
 
 PATIENCE = 3.0
@@ -20,6 +21,11 @@ def domains_elsewhere(config: Config) -> list[Problem]:
         return []
     resolver = DnsResolver(config.dns.nameservers, min(config.dns.timeout, PATIENCE))
     return asyncio.run(_ask(resolver, list(dict.fromkeys(domains)), config))
+
+
+def system_addresses() -> list[str]:
+    """Of the system's name servers."""
+    return [address for address, _ in system_servers()]
 
 
 async def _ask(resolver: Resolver, domains: list[str], config: Config) -> list[Problem]:

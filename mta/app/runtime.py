@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mta.alerts.program import run_program
 from mta.alerts.webhook import post
 from mta.app.certificate import Certificate, system_certificate
+from mta.app.relay_passwords import RelayPasswords, system_relay_passwords
 from mta.app.settings import doubts, hostname
 from mta.app.signing import SigningKeys, system_keys
 from mta.config.model import Config
@@ -57,6 +58,7 @@ class Runtime:
     callers: Callers
     open_spool: Callable[[], Awaitable[tuple[Spool, Recovered]]]
     certificate: Callable[[Config], Certificate] = system_certificate
+    relay_passwords: Callable[[Config], RelayPasswords] = system_relay_passwords
     passwords: Passwords | None = None
     signing_keys: Callable[[Config], SigningKeys] = system_keys
     fetch_policy: FetchPolicy | None = None

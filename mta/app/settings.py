@@ -1,25 +1,29 @@
 """From the configuration to what each part is told. Pure, so that a reload is the same as a start."""
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 from mta.app.upkeep import Waits
 from mta.config.model import Config, CriticalLimits, WarningLimits
 from mta.config.users import NOBODY, Users
 from mta.control.health import HealthRules, Limits
+from mta.delivery.security import SecurityRules
 from mta.delivery.worker import DeliverySettings
 from mta.listener.settings import ListenerSettings
 from mta.model.envelope import MailClass, Notice
 from mta.policy.acceptance import Locals
-from mta.policy.destinations import Destinations, RouteRule
+from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.lanes import LaneRules
 from mta.policy.routing import RoutingRules
+from mta.policy.shares import Shares
 from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
 from mta.reports.tls import TlsReportSettings
 from mta.scheduler import SchedulerSettings
-from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
+from mta.suppressions import SuppressionSettings
 
 
 def hostname(config: Config) -> str:
@@ -64,16 +68,40 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
     )
 
 
-def destinations(config: Config) -> Destinations:
-    """The passwords of relays are read by `app`, which keeps them."""
-    routes = tuple(RouteRule(table.match, table.via, table.source) for table in config.route)
+def suppression(config: Config) -> SuppressionSettings:
+    return SuppressionSettings(config.suppression.keep, locals_of(config), destinations(config))
+
+
+def destinations(config: Config, passwords: Sequence[str] = ()) -> Destinations:
+    """`passwords` are those of the relays with a user, one for each route."""
+    routes = tuple(
+        RouteRule(table.match, tuple(via and _with_password(via, password or "") for via in table.via), table.source)
+        for table, password in zip_longest(config.route, passwords)
+    )
     return Destinations(tuple(table.rule for table in config.destination), routes)
+
+
+def security(config: Config) -> SecurityRules:
+    return SecurityRules(destinations(config), config.tls.dane)
+
+
+def _with_password(relay: Relay, password: str) -> Relay:
+    return replace(relay, password=password) if relay.user else relay
 
 
 def scheduler(config: Config) -> SchedulerSettings:
     delivery = config.delivery
-    lanes = LaneRules(config.lanes.urgent_reserve, config.lanes.bulk_share)
-    return SchedulerSettings(delivery.max_sessions, delivery.max_sessions_per_destination, dict(config.classes), lanes)
+    return SchedulerSettings(
+        delivery.max_sessions,
+        delivery.max_sessions_per_destination,
+        dict(config.classes),
+        LaneRules(config.lanes.urgent_reserve, config.lanes.bulk_share),
+        destinations(config),
+    )
+
+
+def shares(config: Config) -> Shares:
+    return Shares(destinations(config), config.delivery.max_sessions_per_destination)
 
 
 def waits(config: Config) -> Waits:
@@ -82,10 +110,6 @@ def waits(config: Config) -> Waits:
 
 def delivery(config: Config) -> DeliverySettings:
     return DeliverySettings(dict(config.classes), doubts(config))
-
-
-def reuse(config: Config) -> ReuseLimits:
-    return ReuseLimits(per_destination=config.delivery.max_sessions_per_destination)
 
 
 def doubts(config: Config) -> DoubtPolicy:

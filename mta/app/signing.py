@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mta.app.credentials import is_credential, secret_path
+from mta.app.credentials import hidden, open_to_others, secret_path
 from mta.config.model import Config, Dkim
 from mta.config.problems import ConfigError, Problem
 from mta.dkim.keys import BadKey, Key, read_key
 
 _TABLE = "dkim"
-_OTHERS_READ = 0o004
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +28,20 @@ def read_keys(config: Config, environ: Mapping[str, str]) -> SigningKeys:
     """Those that the tables name, as they are now. Raises `ConfigError`, for the first that is no good."""
     keys, warnings = [], list[Problem]()
     for table in config.dkim:
-        path = secret_path(table.key, environ, _TABLE)
-        key, mode = _read(table, path)
-        keys.append(key)
-        if mode & _OTHERS_READ:
-            warnings.append(Problem(f"{_TABLE}.key", f"{path} can be read by everybody on this machine: chmod o-r"))
+        path = secret_path(table.key, _TABLE, environ)
+        keys.append(_read(table, path))
+        warnings += open_to_others(path, f"{_TABLE}.key")
     return SigningKeys(tuple(keys), tuple(warnings))
 
 
 def key_warnings(config: Config, environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """For whoever checks a configuration: credentials are there for the service alone. Raises `ConfigError`."""
-    hidden = [table.key for table in config.dkim if is_credential(table.key)]
-    if hidden and not environ.get("CREDENTIALS_DIRECTORY"):
-        seen = tuple(table for table in config.dkim if not is_credential(table.key))
-        warnings = read_keys(config.model_copy(update={"dkim": seen}), environ).warnings
-        return (*warnings, Problem(_TABLE, f"{' and '.join(hidden)} can only be looked at by the service, not here"))
-    return read_keys(config, environ).warnings
+    unseen = hidden((table.key for table in config.dkim), environ)
+    seen = tuple(table for table in config.dkim if table.key not in unseen)
+    warnings = read_keys(config.model_copy(update={"dkim": seen}), environ).warnings
+    if not unseen:
+        return warnings
+    return (*warnings, Problem(_TABLE, f"{' and '.join(unseen)} can only be looked at by the service, not here"))
 
 
 def system_keys(config: Config) -> SigningKeys:
@@ -52,10 +49,9 @@ def system_keys(config: Config) -> SigningKeys:
     return read_keys(config, os.environ)
 
 
-def _read(table: Dkim, path: Path) -> tuple[Key, int]:
-    """The key, and the mode of its file."""
+def _read(table: Dkim, path: Path) -> Key:
     try:
-        return read_key(f"{table.domain}/{table.selector}", path.read_bytes()), path.stat().st_mode
+        return read_key(f"{table.domain}/{table.selector}", path.read_bytes())
     except OSError as error:
         problem = Problem(f"{_TABLE}.key", f"can't be read: {error.strerror}")
     except BadKey as error:

@@ -16,20 +16,30 @@ from mta.control.commands import COMMANDS, Command, Option, Refs, Spec, parse_co
 from mta.control.errors import CommandError
 from mta.control.render import render, shown_as
 
+GROUPS = {"suppression": "Addresses that nothing is sent to: `[suppression] keep` says for how long, or a person does."}
 LEVELS = {"ok": 0, "warning": 1, "critical": 2}
 """The exit codes of `status --check`, as monitoring plugins have them."""
 
 
 def daemon_commands() -> Iterator[click.Command]:
-    return (_command(spec) for spec in COMMANDS.values())
+    groups: dict[str, click.Group] = {}
+    for spec in COMMANDS.values():
+        first, _, second = spec.name.partition(" ")
+        if not second:
+            yield _command(spec)
+        elif first in groups:
+            groups[first].add_command(_command(spec))
+        else:
+            groups[first] = group = click.Group(first, commands=[_command(spec)], help=GROUPS[first])
+            yield config_option(group)
 
 
 def _command(spec: Spec) -> click.Command:
     params: list[click.Parameter] = [_option(option) for option in spec.options]
     if spec.refs is not Refs.NONE:
-        alone = spec.refs in (Refs.ONE, Refs.FILE)
+        alone = spec.refs in (Refs.ONE, Refs.FILE, Refs.ADDRESS)
         params.append(click.Argument(["refs"], nargs=1 if alone else -1, metavar=_metavar(spec.refs)))
-    bare = click.Command(spec.name, params=params, callback=_callback(spec), help=spec.help)
+    bare = click.Command(spec.name.rpartition(" ")[2], params=params, callback=_callback(spec), help=spec.help)
     return config_option(json_option(bare))
 
 
@@ -41,7 +51,8 @@ def _option(option: Option) -> click.Option:
 
 
 def _metavar(refs: Refs) -> str:
-    return {Refs.ONE: "REF", Refs.SOME: "REF...", Refs.OR_SCOPE: "[REF...]", Refs.FILE: "FILE"}[refs]
+    names = {Refs.ONE: "REF", Refs.SOME: "REF...", Refs.OR_SCOPE: "[REF...]", Refs.FILE: "FILE", Refs.ADDRESS: "ADDRESS"}
+    return names[refs]
 
 
 def _callback(spec: Spec) -> Any:

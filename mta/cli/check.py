@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from mta.app.certificate import certificate_warnings
-from mta.app.elsewhere import domains_elsewhere
+from mta.app.elsewhere import domains_elsewhere, system_addresses
+from mta.app.relay_passwords import password_warnings
 from mta.app.signing import key_warnings
-from mta.config.checks import warnings
+from mta.config.checks import dane_warnings, warnings
 from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.problems import ConfigError, Problem
@@ -26,10 +27,13 @@ def check(path: Path | None, as_json: bool) -> int:
         users = read_users(config)
         warned = [*warnings(config), *certificate_warnings(config, os.environ), *users.warnings]
         warned += key_warnings(config, os.environ)
+        warned += password_warnings(config, os.environ)
     except ConfigError as error:
         if as_json:
             _print_json(source, (), (), error.problems)
         raise
+    if not config.dns.nameservers:
+        warned += dane_warnings(config, system_addresses())
     values = list(effective(config))
     warned += domains_elsewhere(config)
     if as_json:

@@ -63,6 +63,16 @@ def check(ctx: click.Context, as_json: bool) -> int:
 
 
 @cli.command()
+@click.argument("domain", default="")
+@config_option
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, domain: str, as_json: bool) -> int:
+    """Looks at what decides whether others take our mail, and says what to do. DOMAIN is one that you send to."""
+    return _entry("mta.cli.doctor", "doctor")(config_path(ctx), domain, as_json)
+
+
+@cli.command()
 @config_option
 def demo() -> int:
     """Shows all of it at work in a pretend internet, in under a minute."""

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from mta.config.fields import IpNetwork
 from mta.config.model import Alerts, Config, Dkim, Submission
 from mta.config.problems import Problem
+from mta.config.routes import route_contradictions, route_warnings
 from mta.model.address import parse_address
 from mta.model.door import Door, Scheme
 from mta.model.units import duration_in_words
+from mta.policy.destinations import matches
 
 _PRIVATE = tuple(
     ipaddress.ip_network(text)
@@ -34,12 +36,14 @@ SMALLEST_LIMIT_OF_RECIPIENTS = 100
 def contradictions(config: Config) -> Iterator[Problem]:
     yield from _who_may_submit(config)
     yield from _client_rules(config)
+    yield from _destination_tables(config)
     yield from _loops(config)
     yield from _repeated_doors(config.submission.listen)
     yield from _socket_clash(config)
     yield from _incomplete_tls(config.submission)
     yield from _untrusted_proxies(config.submission)
     yield from _repeated_keys(config.dkim)
+    yield from route_contradictions(config)
     spool = config.spool
     if "content_retention" in spool.model_fields_set and spool.content_retention > spool.retention:
         limit = duration_in_words(spool.retention)
@@ -52,8 +56,12 @@ def warnings(config: Config) -> Iterator[Problem]:
     yield from _submission_warnings(config)
     yield from _hostname_warnings(config.hostname)
     yield from _limit_warnings(config)
+    yield from _limits_in_vain(config)
     yield from _health_warnings(config.alerts)
+    yield from route_warnings(config)
     yield from _tls_report_warnings(config)
+    if config.dns.nameservers:
+        yield from dane_warnings(config, (host for host, _ in config.dns.nameservers))
     for mail_class, policy in config.classes.items():
         key = f"class.{mail_class.label}"
         if policy.warn_after >= policy.give_up_after:
@@ -121,6 +129,28 @@ def _client_rules(config: Config) -> Iterator[Problem]:
         for burst, rate in (("burst", "messages"), ("recipients_burst", "recipients")):
             if getattr(client, burst) is not None and getattr(client, rate) is None:
                 yield Problem("submission.client", f"{burst} says nothing without {rate}, in the rule number {number}")
+
+
+def _destination_tables(config: Config) -> Iterator[Problem]:
+    for number, table in enumerate(config.destination, 1):
+        if table.burst is not None and table.rate is None:
+            yield Problem("destination", f"burst says nothing without rate, in the table number {number}")
+
+
+def _limits_in_vain(config: Config) -> Iterator[Problem]:
+    """What goes by a relay has the relay's limits."""
+    routes = [(route.match, route.via[0]) for route in config.route]
+    for number, table in enumerate(config.destination, 1):
+        keys = sorted({"max_sessions", "messages_per_session", "rate"} & table.model_fields_set)
+        for pattern in table.match if keys else ():
+            name = f"a{pattern[1:]}" if pattern.startswith("*.") else pattern
+            relay = next((via for match, via in routes if pattern != "*" and matches(match, name)), None)
+            if relay is not None:
+                yield Problem(
+                    "destination",
+                    f"{', '.join(keys)} of the table number {number} say nothing for {pattern}, whose mail goes by {relay}: "
+                    f'expected them in a table with match = "{relay.host}"',
+                )
 
 
 def _submission_warnings(config: Config) -> Iterator[Problem]:
@@ -237,6 +267,18 @@ def _limit_warnings(config: Config) -> Iterator[Problem]:
         yield Problem("submission.max_message_size", 'below "64KiB" (RFC 5321 section 4.5.3.1.7)')
     if config.submission.max_recipients < SMALLEST_LIMIT_OF_RECIPIENTS:
         yield Problem("submission.max_recipients", "below 100 (RFC 5321 section 4.5.3.1.8)")
+
+
+def dane_warnings(config: Config, nameservers: Iterable[str]) -> Iterator[Problem]:
+    """DANE rests on what the name server says it has validated, and on the way to it (RFC 7672 section 2.1)."""
+    if config.dns.trust_ad or any(ipaddress.ip_address(it.partition("%")[0]).is_loopback for it in nameservers):
+        return
+    why = "no name server is on this machine: expected a validating one there, or dns.trust_ad where the way to it is safe"
+    for table in config.destination:
+        if table.tls == "dane":
+            yield Problem("destination.tls", f"mail to {', '.join(table.match)} waits until it fails: {why}")
+    if config.tls.dane:
+        yield Problem("tls.dane", f"DANE is not followed: {why}")
 
 
 def _health_warnings(alerts: Alerts) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mta.config.model import Config, Table
+from mta.config.routes import in_words
 from mta.model.text import safe_text
 from mta.model.units import duration_in_words, format_size
 
@@ -53,7 +54,7 @@ _ZERO = {
     "urgent": "never",
     "normal": "never",
     "bulk": "never",
-    "keep": "nothing is suppressed",
+    "keep": "no address is suppressed but by `mta suppression add`",
 }
 
 
@@ -95,6 +96,8 @@ def _given(key: str, table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _words(name: str, value: object) -> str:
+    if name == "via" and isinstance(value, tuple):
+        return safe_text(in_words(value))
     if value is None or value == () or value == {}:
         return _NOTHING[name]
     if not value and name in _ZERO:
@@ -117,4 +120,4 @@ def _number(name: str, value: float) -> str:
 
 
 def _listed(values: Sequence[object]) -> str:
-    return safe_text(", ".join("mx" if value is None else str(value) for value in values))
+    return safe_text(", ".join(map(str, values)))

@@ -37,6 +37,10 @@ SMALLEST_MESSAGE = 1024
 BAD_NAME = "expected a name of 1 to 64 letters, digits and . - _ @ +"
 
 
+class Unsaid(ValueError):
+    """What was given is not to be repeated: it holds a secret."""
+
+
 class Endpoint(NamedTuple):
     """An IP address and a port; equal to the pair."""
 
@@ -209,6 +213,13 @@ def match(value: object) -> str:
     return "*" if value == "*" else sender_domain(value)
 
 
+def sharing(value: object) -> bool | str:
+    """Who shares limits: nobody, all, or those with the same mail servers."""
+    if isinstance(value, bool) or value == "mx":
+        return value if isinstance(value, bool) else "mx"
+    raise ValueError('expected true, false or "mx"')
+
+
 def selector(value: object) -> str:
     given = text(value).lower()
     if not _SELECTOR.match(given):
@@ -232,6 +243,8 @@ def via(value: object) -> Relay | None:
     parts = _VIA.match(given)
     if parts is None or not _is_relay_host(parts["host"]):
         raise ValueError('expected "smtp://user@relay.example.net:587", "smtps://..." or "mx"')
+    if ":" in (parts["user"] or ""):
+        raise Unsaid('expected no password in a URL: it belongs into a file that the key "password" names')
     implicit = parts["scheme"].lower() == "smtps"
     port = _port(parts["port"]) if parts["port"] else (465 if implicit else 587)
     return Relay(parts["host"].strip("[]").lower(), port, unquote(parts["user"] or ""), implicit)

@@ -98,6 +98,8 @@ def _expected(error: Any) -> str:
     context = error.get("ctx", {})
     if error["type"] == "value_error":
         expected = str(context["error"])
+        if isinstance(context["error"], fields.Unsaid):
+            return expected
     else:
         expected = _EXPECTED.get(error["type"], error["msg"]).format_map(context)
     return f"{expected}, not {_shown(error['input'])}"

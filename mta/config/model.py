@@ -85,6 +85,7 @@ Hold = Annotated[float, PlainValidator(fields.hold)]
 Match = Annotated[str, PlainValidator(fields.match)]
 Selector = Annotated[str, PlainValidator(fields.selector)]
 Source = Annotated[str, PlainValidator(fields.source)]
+Sharing = Annotated[bool | str, PlainValidator(fields.sharing)]
 Via = Annotated[Relay | None, PlainValidator(fields.via)]
 
 
@@ -261,10 +262,11 @@ class Delivery(Table):
 
 
 class Destination(Table):
-    """`[[destination]]`: what holds for those that `match`; `share` for all of them together."""
+    """`[[destination]]`: what holds for those that `match`; `share` for all of them together, or for those of them with the
+    same mail servers."""
 
     match: Matches
-    share: bool = False
+    share: Sharing = False
     max_sessions: Count | None = None
     messages_per_session: Count | None = None
     rate: Amount | None = None
@@ -275,7 +277,13 @@ class Destination(Table):
     def rule(self) -> DestinationRule:
         rate = _rate(self.rate, self.burst)
         return DestinationRule(
-            self.match, self.max_sessions, self.messages_per_session, rate, TlsLevel(self.tls), self.share
+            self.match,
+            self.max_sessions,
+            self.messages_per_session,
+            rate,
+            TlsLevel(self.tls),
+            shared=self.share is True,
+            by_servers=self.share == "mx",
         )
 
 

@@ -21,6 +21,7 @@ class Refs(Enum):
     SOME = "some"
     OR_SCOPE = "some, or --domain, or --all"
     FILE = "no message: one file, by its absolute path"
+    ADDRESS = "no message: one address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,17 @@ COMMANDS = {
                 Option("resend", "it has not: send it again"),
             ),
         ),
+        Spec("suppression list", "The addresses that nothing is sent to, and why."),
+        Spec(
+            "suppression add",
+            "Sends nothing to an address from now on: who submits mail to it is told so.",
+            Refs.ADDRESS,
+            (
+                Option("reason", "why, in words for whoever submits mail to it", "TEXT", values.reason),
+                Option("for", "only for so long (30d, say); else until it is removed", "DURATION", values.duration),
+            ),
+        ),
+        Spec("suppression remove", "Sends mail to an address again.", Refs.ADDRESS),
         Spec("backup", "Copies the spool, at work as it is, to a new file.", Refs.FILE, patience=DAY),
     )
 }
@@ -111,10 +123,11 @@ def parse_command(words: Sequence[str]) -> Command:
     """Raises `CommandError` (64) for what is no command."""
     if not words:
         raise usage(f"no command; there are {', '.join(COMMANDS)}")
-    spec = COMMANDS.get(words[0])
+    length = 2 if " ".join(words[:2]) in COMMANDS else 1
+    spec = COMMANDS.get(" ".join(words[:length]))
     if spec is None:
         raise usage(f'unknown command "{words[0]}"; there are {", ".join(COMMANDS)}')
-    command = _split(spec, words[1:])
+    command = _split(spec, words[length:])
     _check(spec, command)
     return command
 
@@ -122,7 +135,7 @@ def parse_command(words: Sequence[str]) -> Command:
 def words_of(command: Command) -> list[str]:
     """The words that parse to `command`."""
     takes = {option.name for option in COMMANDS[command.name].options if option.read}
-    words = [command.name]
+    words = command.name.split()
     words += (f"--{name}={text}" if name in takes else f"--{name}" for name, text in command.options.items())
     return [*words, "--", *command.refs] if command.refs else words
 
@@ -180,6 +193,8 @@ def _check(spec: Spec, command: Command) -> None:
         raise usage(f"{spec.name} wants one message: its queue id, its Message-ID in angle brackets, or its idempotency key")
     if spec.refs is Refs.FILE and (count != 1 or not command.refs[0].startswith("/") or "\0" in command.refs[0]):
         raise usage(f"{spec.name} wants one file, by its absolute path: the daemon has another current folder")
+    if spec.refs is Refs.ADDRESS:
+        _check_address(spec, command.refs)
     if spec.refs is Refs.SOME and not count:
         raise usage(f"{spec.name} wants messages: queue ids, Message-IDs in angle brackets, or idempotency keys")
     if spec.refs is Refs.OR_SCOPE and bool(count) + len(scopes) != 1:
@@ -190,3 +205,12 @@ def _check(spec: Spec, command: Command) -> None:
         raise usage("resend wants --key NEWKEY: the name of the new email")
     if spec.name == "resolve" and ("sent" in command.options) == ("resend" in command.options):
         raise usage("resolve wants either --sent or --resend")
+
+
+def _check_address(spec: Spec, given: Sequence[str]) -> None:
+    if len(given) != 1:
+        raise usage(f"{spec.name} wants one address")
+    try:
+        values.address(given[0])
+    except ValueError as error:
+        raise usage(f'{spec.name}: {error}, not "{given[0]}"') from None

@@ -7,20 +7,21 @@ refused with their ids, never guessed at. What goes wrong is a `CommandError` wi
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mta.control import values
+from mta.control import suppressions, values
 from mta.control.commands import Command
 from mta.control.errors import CommandError, Exit
 from mta.control.health import HealthRules
 from mta.control.state import DaemonState
-from mta.control.views import Json, changes_document, message_document, status_document
+from mta.control.views import CHANGES_SHOWN, Json, changes_document, message_document, status_document
 from mta.model.address import parse_address
 from mta.model.events import Ordered
 from mta.model.lifecycle import Event, Status
 from mta.ports import Clock, Observer
 from mta.spool.base import Changed, Filter, MessageView, Selection, Spool, SpoolError, SpoolRefusal
+from mta.suppressions import Suppressions
 
 EVERYTHING = "*"
 _DEAD_SHOWN = 1000
@@ -29,6 +30,7 @@ _SLICE = 100
 _WANT_A_TRY = frozenset({Event.RETRY, Event.RESOLVE_RESEND})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _NO_PLACE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_SUPPRESSED = "though it is suppressed: see `mta suppression list`"
 _EVENTS = {"retry": Event.RETRY, "hold": Event.HOLD, "release": Event.RELEASE, "cancel": Event.CANCEL}
 
 Resubmit = Callable[[MessageView, str], Awaitable[str]]
@@ -48,6 +50,7 @@ class Desk:
     version: str
     resubmit: Resubmit
     health: Callable[[], HealthRules]
+    suppressions: Suppressions
 
     async def do(self, command: Command) -> Json:
         """Raises `CommandError`."""
@@ -74,6 +77,8 @@ class Desk:
                 return await self._resend(command)
             case "backup":
                 return await self._backup(command.refs[0])
+            case "suppression list" | "suppression add" | "suppression remove":
+                return await suppressions.do(command, self.suppressions, self.observer)
             case _:
                 return await self._order(command)
 
@@ -126,11 +131,23 @@ class Desk:
         self._tell(command, selection, changes)
         if event in _WANT_A_TRY:
             self._wake(selection, changes)
+            changes = await self._noted(changes)
         return changes_document(changes)
+
+    async def _noted(self, changes: Sequence[Changed]) -> Sequence[Changed]:
+        """That a person wants it outweighs that nothing is sent there; it is said all the same."""
+        going = [it.address for it in changes if it.queue_id and it.after is Status.PENDING]
+        found = await self.suppressions.find(going[:CHANGES_SHOWN])
+        return [
+            replace(it, note=", ".join(filter(None, (it.note, _SUPPRESSED)))) if it.address in found else it
+            for it in changes
+        ]
 
     async def _resend(self, command: Command) -> Json:
         view = await self._view(command.refs[0])
-        return {"queue_id": await self.resubmit(view, command.options["key"]), "resend_of": view.queue_id}
+        made = await self.resubmit(view, command.options["key"])
+        found = await self.suppressions.find(it.address for it in view.recipients)
+        return {"queue_id": made, "resend_of": view.queue_id, "suppressed": list(found)}
 
     async def _backup(self, name: str) -> Json:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from mta.control.commands import Command
 from mta.control.timeline import lines, reply_text
 from mta.control.words import WIDTH, clock, count, span, table
+from mta.model.category import IN_WORDS
 from mta.model.text import safe_text
 
 Json = Mapping[str, Any]
@@ -43,6 +44,9 @@ def render(command: str, document: Json) -> str:
         "backup": _backup,
         "status --check": _check,
         "dead --seen": _seen,
+        "suppression list": _suppressions,
+        "suppression add": _suppressed,
+        "suppression remove": _not_suppressed,
     }
     lines = makers.get(command, _changes)(document)
     return "".join(f"{line.rstrip()}\n" for line in lines)
@@ -65,6 +69,8 @@ def check_line(level: str, reasons: Sequence[str]) -> str:
 
 def _resend(document: Json) -> Iterable[str]:
     yield f"queued as {safe_text(document['queue_id'])}, a new email made of {safe_text(document['resend_of'])}"
+    for address in document.get("suppressed", ()):
+        yield f"{safe_text(address)} is tried all the same: it is suppressed, see `mta suppression list`"
 
 
 def _seen(document: Json) -> Iterable[str]:
@@ -73,6 +79,36 @@ def _seen(document: Json) -> Iterable[str]:
 
 def _backup(document: Json) -> Iterable[str]:
     yield f"the spool was copied to {safe_text(document['file'])} ({count(document['size'], 'octet')})"
+
+
+# ---------------------------------------------------------------- suppressions
+def _suppressions(document: Json) -> Iterable[str]:
+    for it in document["suppressions"]:
+        yield _standing_order(it)
+        yield f"    {safe_text(_cause(it))}"
+    if not document["suppressions"]:
+        yield "nothing is suppressed"
+    if document["more"]:
+        yield "there are more"
+
+
+def _standing_order(it: Json) -> str:
+    until = f"until {clock(it['until'])}" if it["until"] else "until it is removed"
+    return f"{safe_text(it['address'])}: nothing is sent to it since {clock(it['since'])}, {until}"
+
+
+def _cause(it: Json) -> str:
+    if it["reply"]:
+        return f"{it['remote_host'] or 'its server'} said of {it['queue_id'] or 'a message'}: {reply_text(it['reply'])}"
+    return it["reason"] or "a person decided so"
+
+
+def _suppressed(document: Json) -> Iterable[str]:
+    yield _standing_order(document["added"])
+
+
+def _not_suppressed(document: Json) -> Iterable[str]:
+    yield f"{safe_text(document['removed'])}: mail is sent to it again"
 
 
 # ---------------------------------------------------------------- status
@@ -88,6 +124,9 @@ def _status(document: Json) -> Iterable[str]:
     rates = ", ".join(f"{rate:g} {safe_text(name)}" for name, rate in document["rates"].items() if rate)
     if rates:
         yield from wrap(f"last minute {rates}", WIDTH, subsequent_indent=" " * 12)
+    kinds = ", ".join(f"{number} {safe_text(name)}" for name, number in document.get("categories", {}).items())
+    if kinds:
+        yield from wrap(f"refusals    {kinds} (since the start)", WIDTH, subsequent_indent=" " * 12)
     yield from _needing(document)
     yield from _destinations(document["destinations"])
 
@@ -119,6 +158,25 @@ def _destinations(rows: Sequence[Json]) -> Iterable[str]:
             for row in rows
         ),
     )
+    limited = [(row["domain"], words) for row in rows if row["limit"] and (words := _limits(row["limit"]))]
+    if limited:
+        yield ""
+        yield from table(("DESTINATION", "LIMITS"), limited)
+
+
+def _limits(limit: Json) -> str:
+    """What is not as everywhere; "" where nothing is."""
+    parts = []
+    if limit["why"] != "default":
+        parts.append(f"{limit['allowed']} of at most {count(limit['cap'], 'session')} ({limit['why']})")
+    if limit["rate"]:
+        after = f", the next at {clock(limit['next_message_at'])[11:]}" if limit["next_message_at"] else ""
+        parts.append(f"messages {limit['rate']}{after}")
+    if limit["shared_as"]:
+        parts.append(f"shared as {limit['shared_as']}")
+    if limit["learned_from"]:
+        parts.append(f"it said: {limit['learned_from']}")
+    return "; ".join(parts)
 
 
 # ---------------------------------------------------------------- lists
@@ -211,6 +269,10 @@ def _facts(document: Json) -> Iterable[tuple[str, object]]:
         yield "deadline", f"{clock(document['deliver_by'])}, {_DEADLINES.get(document['deliver_by_mode'], '')}"
     if asked := [f"{name.upper()}={document[name]}" for name in ("ret", "envid") if document[name]]:
         yield "DSN", " ".join(asked)
+    if document.get("require_tls"):
+        yield "encryption", "REQUIRETLS: verified, and on to servers alone that hold to it too"
+    elif document.get("tls_optional"):
+        yield "encryption", "TLS-Required: No, so what its receivers demand of encryption keeps it from nobody"
     if any(recipient["finished_at"] is None for recipient in document["recipients"]):
         yield "gives up", clock(document["expires_at"])
     if document["damaged"]:
@@ -240,6 +302,14 @@ def _standing(recipient: Json, indent: str = "", not_before: str | None = None) 
         yield f"{indent}    " + safe_text(f"{recipient['remote_host']} [{recipient['remote_address']}]{queued}")
     if recipient["reply"]:
         yield f"{indent}    " + safe_text(reply_text(recipient["reply"]))
+    if recipient.get("category"):
+        yield f"{indent}    that is: {safe_text(_kind(recipient['category']))}"
+
+
+def _kind(category: str) -> str:
+    """In words, or as it stands: a daemon may know more kinds than the program that asks."""
+    known = {it.value: words for it, words in IN_WORDS.items()}
+    return f"{known[category]} ({category})" if category in known else category
 
 
 def _of_order(target: str) -> str:

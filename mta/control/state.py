@@ -6,6 +6,21 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
+class LimitState:
+    """`allowed` sessions now, of at most `cap`, which was `learned` from what a server said ("": it was not), or is
+    `configured` for it, else the default. `rate` of messages as it is configured, "" without one; `next_at` (seconds since
+    the epoch) where mail waits for the next. `group`: what it shares these with others as, "" where it stands alone."""
+
+    allowed: int
+    cap: int
+    learned: str = ""
+    configured: bool = False
+    rate: str = ""
+    next_at: float | None = None
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DestinationState:
     """One destination's sessions now (transactions under way and idle ones kept open), until when it rests (seconds since
     the epoch; None: it does not), and the last reply or finding that was trouble, "" if there was none."""
@@ -13,6 +28,7 @@ class DestinationState:
     sessions: int
     suspended_until: float | None
     last_reply: str
+    limit: LimitState | None = None
 
 
 class DaemonState(Protocol):
@@ -28,6 +44,10 @@ class DaemonState(Protocol):
 
     def rates(self) -> Mapping[str, float]:
         """Events per minute over the last minute, by name: accepted, sent, deferred, failed ..."""
+        ...
+
+    def categories(self) -> Mapping[str, int]:
+        """How many refusals there were since the start, by their kind (`model.category`), the most frequent first."""
         ...
 
     def wake(self, destination: str) -> None:

@@ -7,6 +7,7 @@ from mta.model.envelope import KEY_LIMIT, MailClass, is_key
 from mta.model.lifecycle import FINISHED, Status
 from mta.model.units import parse_duration
 
+REASON_LIMIT = 200
 LIMIT = 10_000
 """The most messages that one answer lists."""
 _UNFINISHED = tuple(status for status in Status if status not in FINISHED)
@@ -54,6 +55,13 @@ def duration(text: str) -> float:
 def key(text: str) -> str:
     if not is_key(text):
         raise ValueError(f"expected 1 to {KEY_LIMIT} ASCII characters, no blank")
+    return text
+
+
+def reason(text: str) -> str:
+    """One line, in words."""
+    if not text.strip() or len(text) > REASON_LIMIT or not text.isprintable():
+        raise ValueError(f"expected 1 to {REASON_LIMIT} printable characters")
     return text
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from mta.control.health import HealthRules, health
-from mta.control.state import DaemonState, DestinationState
+from mta.control.state import DaemonState, DestinationState, LimitState
 from mta.model.envelope import MailClass
 from mta.model.instant import rfc3339
 from mta.model.lifecycle import Status
@@ -49,6 +49,8 @@ def message_document(view: MessageView, *, timeline: bool) -> Json:
         "ret": view.ret or None,
         "envid": view.envid or None,
         "submitter": view.submitter or None,
+        "require_tls": view.require_tls,
+        "tls_optional": view.tls_optional,
         "untold": view.untold,
     }
 
@@ -69,6 +71,7 @@ def _recipient(view: RecipientView) -> Json:
         "held_by_order": view.standing_hold or None,
         "notify": view.notify or None,
         "orcpt": view.orcpt or None,
+        "category": view.category or None,
     }
 
 
@@ -100,6 +103,7 @@ def status_document(
         "destinations": _destinations(overview, present),
         "sessions": sum(destination.sessions for destination in present.values()),
         "rates": {name: round(rate, 1) for name, rate in state.rates().items()},
+        "categories": dict(state.categories()),
         "held": list(overview.held_destinations),
         "damaged": overview.damaged,
         "untold": overview.untold,
@@ -132,6 +136,19 @@ def _destination(name: str, pending: int, last_reply: str, state: DestinationSta
         "sessions": state.sessions if state else 0,
         "suspended_until": rfc3339(state.suspended_until) if state else None,
         "last_reply": (state.last_reply if state else "") or last_reply or None,
+        "limit": _limit(state.limit) if state and state.limit else None,
+    }
+
+
+def _limit(limit: LimitState) -> Json:
+    return {
+        "allowed": limit.allowed,
+        "cap": limit.cap,
+        "why": "learned" if limit.learned else "configured" if limit.configured else "default",
+        "learned_from": limit.learned or None,
+        "rate": limit.rate or None,
+        "next_message_at": rfc3339(limit.next_at),
+        "shared_as": limit.group or None,
     }
 
 

@@ -4,6 +4,7 @@
 import math
 from dataclasses import dataclass
 
+from mta.model.category import Category
 from mta.model.envelope import DeliverBy, MailClass, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
@@ -13,6 +14,7 @@ from mta.policy.compose import date_time
 from mta.policy.notices import notices_for
 from mta.policy.schedule import RetryPolicy
 from mta.policy.trace import remote_queue_id
+from mta.policy.wisdom import category
 from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 
 
@@ -20,7 +22,8 @@ from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 class Conclusion:
     """A verdict on a recipient and where it was had. `refusals` as in `ClaimedRecipient`; `counted` False where nothing
     was tried: then it is due again after `at_least` seconds, whatever its schedule. `relayed`: with a delivery, that the
-    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it."""
+    sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it;
+    `policy`: what the encryption had to satisfy, in words."""
 
     verdict: Verdict
     host: str = ""
@@ -31,6 +34,7 @@ class Conclusion:
     at_least: float = 0.0
     relayed: bool = False
     signed: str = ""
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ def result(
     rules: ResultRules, claim: Claim, recipient: ClaimedRecipient, conclusion: Conclusion, now: float, chance: float
 ) -> RecipientResult:
     """What is recorded of one recipient after an attempt that ended at `now`."""
-    event, at = _event(rules, claim, recipient, conclusion, now, chance)
+    kind = category(conclusion.verdict.reply, conclusion.verdict.phase)
+    greylisted = kind is Category.GREYLISTING and _is_new(kind, recipient)
+    event, at = _event(rules, claim, recipient, conclusion, now, chance, greylisted=greylisted)
     held = event is Event.DOUBTED and at is None
     warn = event in (Event.DEFERRED, Event.DOUBTED) and schedule.warning_due(claim.warn_at, recipient.warned, now)
     return RecipientResult(
@@ -63,7 +69,9 @@ def result(
         remote_id=remote_queue_id(conclusion.verdict.reply.text) if event is Event.DELIVERED else "",
         refusals=conclusion.refusals,
         doubted=conclusion.verdict.in_doubt,
+        category=kind,
         signed=conclusion.signed,
+        policy=conclusion.policy,
         notices=notices_for(
             claim.kind,
             claim.reverse_path,
@@ -77,8 +85,20 @@ def result(
     )
 
 
+def _is_new(kind: Category, recipient: ClaimedRecipient) -> bool:
+    """Whether what was answered last was of another kind."""
+    return recipient.reply is None or category(recipient.reply, "") is not kind
+
+
 def _event(
-    rules: ResultRules, claim: Claim, recipient: ClaimedRecipient, conclusion: Conclusion, now: float, chance: float
+    rules: ResultRules,
+    claim: Claim,
+    recipient: ClaimedRecipient,
+    conclusion: Conclusion,
+    now: float,
+    chance: float,
+    *,
+    greylisted: bool,
 ) -> tuple[Event, float | None]:
     verdict = conclusion.verdict
     if verdict.disposition is Disposition.DELIVERED:
@@ -95,7 +115,8 @@ def _event(
     else:
         at_least = (rules.doubt_delay or 0.0) if verdict.in_doubt else 0.0
         attempts = recipient.attempts + 1
-        at = schedule.next_attempt(rules.policy, attempts, claim.expires_at, now, chance, at_least, deadline)
+        wait = schedule.greylist_wait(rules.policy, chance) if greylisted else None
+        at = schedule.next_attempt(rules.policy, attempts, claim.expires_at, now, chance, at_least, deadline, wait)
     if at is None:
         return Event.GAVE_UP, None
     return (Event.DOUBTED if verdict.in_doubt else Event.DEFERRED), at

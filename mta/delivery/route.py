@@ -1,27 +1,58 @@
 """Where to: from a destination to the addresses to try, in order (RFC 5321 section 5.1). Asks the Resolver; `policy.routing`
-decides."""
+and, for the servers of a `[[route]]`, `policy.relays` decide."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from mta.model.outcome import Verdict
-from mta.policy.routing import Candidate, RoutingRules, plan_candidates, plan_directly, plan_exchangers
+from mta.model.tls import TlsLevel
+from mta.policy.destinations import Destinations, Relay, RouteRule
+from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
+from mta.policy.routing import Candidate, Route, RoutingRules, plan_candidates, plan_directly, plan_exchangers
 from mta.ports import Randomness, Reachability, Resolver
 
 
 @dataclass(slots=True)
 class Router:
-    """`rules` holds what never leads anywhere: our own names and addresses, private ones; they may be replaced."""
+    """`rules` holds what never leads anywhere: our own names and addresses, private ones; `destinations` the routes that
+    the configuration gives. Both may be replaced."""
 
     resolver: Resolver
     reachability: Reachability
     rules: RoutingRules
     chance: Randomness
+    routed: Callable[[str, Sequence[str]], None] = lambda destination, hosts: None
+    """Is told the hosts of the best preference that there are for a destination."""
+    destinations: Destinations = field(default_factory=Destinations)
+
+    def route(self, destination: str) -> RouteRule:
+        return self.destinations.route(destination)
+
+    def hop(self, destination: str) -> str:
+        """Whose sessions its mail goes by, if one is at hand."""
+        route = self.route(destination)
+        return route.hop(route.vias[0], self._level(destination)) or destination
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
-        """The addresses to try, best first; never empty."""
-        route = plan_directly(destination)
+        """The addresses to try, best first; never empty. What is no mail domain is none to a relay either."""
+        known = plan_directly(destination)
+        if isinstance(known, Verdict):
+            return known
+        route = self.route(destination)
+        ways = (self._by(destination, via) if via else self._directly(destination, known) for via in route.vias)
+        return one_after_another(route, await asyncio.gather(*ways), self._level(destination))
+
+    async def _by(self, destination: str, relay: Relay) -> Outcome:
+        answer = known_address(relay) or await self.resolver.addresses(relay.host)
+        reach = self.reachability(answer.addresses)
+        return plan_relay(relay, self._level(destination), answer, self.rules, reach)
+
+    def _level(self, destination: str) -> TlsLevel:
+        return self.destinations.rule(destination).tls
+
+    async def _directly(self, destination: str, known: Route | None) -> Outcome:
+        route: Route | Verdict | None = known
         if route is None:
             answer = await self.resolver.mail_exchangers(destination)
             route = plan_exchangers(destination, answer, self.rules, self.chance)
@@ -30,4 +61,11 @@ class Router:
         found = await asyncio.gather(*map(self.resolver.addresses, route.lookups))
         answers = {**route.answers, **dict(zip(route.lookups, found, strict=True))}
         reach = self.reachability(address for answer in answers.values() for address in answer.addresses)
-        return plan_candidates(route, answers, self.rules, reach)
+        candidates = plan_candidates(route, answers, self.rules, reach)
+        if not isinstance(candidates, Verdict):
+            self.routed(destination, _best(candidates))
+        return candidates
+
+
+def _best(candidates: Sequence[Candidate]) -> list[str]:
+    return [it.host for it in candidates if it.preference == candidates[0].preference]

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from mta.delivery.letter import Letter
+from mta.model.envelope import Kind
 from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
 from mta.policy.classify import Situation, classify
+from mta.policy.tls import requiretls
 from mta.policy.transaction import (
     droppable,
     dsn_parameters,
@@ -38,6 +40,8 @@ class Result:
     relayed: frozenset[int] = frozenset()
     """Ids of recipients whose sender is to be told if they are delivered here."""
     signed: str = ""
+    content: bool = False
+    """Content was sent, or some of it."""
     open_transaction: bool = False
     """MAIL was accepted and nothing ended the transaction: RSET before the next one."""
 
@@ -62,6 +66,12 @@ def parameters(
     )
     if isinstance(of_mail, Verdict):
         return of_mail
+    if claim.require_tls:
+        verified = bool(session.verified)
+        required = requiretls(session.extensions, verified=verified, strict=claim.kind is not Kind.DSN)
+        if isinstance(required, Verdict):
+            return required
+        of_mail = (*of_mail, *required)
     if Change.WITHOUT_PARAMETERS in changes:
         return required_only(of_mail), ((),) * len(recipients)
     deadline = claim.deliver_by if claim.reverse_path else None  # else there is nobody to give its word to
@@ -80,6 +90,8 @@ class Transaction:
     parameters: tuple[str, ...]
     rcpt_parameters: tuple[tuple[str, ...], ...]
     changes: frozenset[Change]
+    relay: bool
+    """The server is a relay of ours."""
     gate: Gate
     result: Result = field(default_factory=Result)
     accepted: list[ClaimedRecipient] = field(default_factory=list)
@@ -114,6 +126,7 @@ class Transaction:
             starttls_offered="STARTTLS" in self.session.extensions,
             tls=bool(self.session.tls),
             repeated=self.changes,
+            relay=self.relay,
         )
         return classify(observation, situation)
 
@@ -154,11 +167,13 @@ class Transaction:
             self.result.open_transaction = False
 
     async def _content(self) -> None:
+        self.result.content = True
         self._concluded(await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted)))
 
     async def _chunks(self) -> None:
         if not self.accepted:
             return
+        self.result.content = True
         content, pipelined = self.letter.chunks(), self._pipelined
         self._concluded(await self.session.chunks(content, lambda: self.gate(self.accepted), pipelined=pipelined))
 

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from mta.delivery.alarms import Alarms
 from mta.delivery.attempt import Attempt, Means
+from mta.delivery.crowd import WAIT
 from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
 from mta.model.envelope import MailClass
 from mta.model.events import Attempted, Settled, Trouble
@@ -59,18 +61,35 @@ class _Flight:
     """The final dot may be out, or the result is being recorded."""
 
 
+Learn = Callable[[Claim, Sequence[RecipientResult]], Awaitable[None]]
+"""Told what an attempt came to, once that is recorded. Never raises."""
+
+
+async def _learn_nothing(claim: Claim, results: Sequence[RecipientResult]) -> None:
+    return
+
+
 class Delivery:
     """`deliver` is what the scheduler calls, many at once."""
 
     def __init__(
-        self, settings: DeliverySettings, means: Means, clock: Clock, chance: Randomness, observer: Observer
+        self,
+        settings: DeliverySettings,
+        means: Means,
+        clock: Clock,
+        chance: Randomness,
+        observer: Observer,
+        learn: Learn = _learn_nothing,
     ) -> None:
         self.settings = settings
         self._means, self._clock, self._chance, self._observer = means, clock, chance, observer
         self._spool: Spool = means.spool
         self._flights: dict[int, _Flight] = {}
         self._telling: set[int] = set()
+        self._alarms = Alarms()
+        self._learn = learn
         self._unrecorded = 0
+        self._stopping = False
 
     @property
     def claims(self) -> frozenset[int]:
@@ -85,6 +104,9 @@ class Delivery:
         if self._unrecorded >= UNRECORDED_LIMIT:
             raise SpoolError("results can't be recorded; no new deliveries until they are")
         claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now(), (mail_class,))
+        if claim is not None and self._stopping:
+            await self._give_back(claim)
+            claim = None
         if claim is None:
             return DeliveryOutcome(idle=True)
         task = asyncio.current_task()
@@ -124,7 +146,8 @@ class Delivery:
 
     async def stop(self, timeout: float) -> None:
         """Ends what has not come to its final dot, waits up to `timeout` seconds for the rest. A doubt that remains is
-        found by the next start."""
+        found by the next start. A claim that is only now on its way from the spool goes back."""
+        self._stopping = True
         for flight in list(self._flights.values()):
             if not flight.must_finish:
                 flight.task.cancel()
@@ -139,7 +162,7 @@ class Delivery:
         if given_up_in_doubt(claim, self.settings.classes[claim.mail_class], now):
             flight.must_finish = True
             await self._settle(claim, {it.id: _still_in_doubt(it) for it in claim.recipients}, ())
-            return DeliveryOutcome()
+            return DeliveryOutcome(contents=0)
         attempt = self._attempt(flight, now)
         try:
             await attempt.run()
@@ -159,7 +182,13 @@ class Delivery:
             await self._settle(claim, attempt.conclusions, attempt.trials)
         finally:
             await attempt.part()
-        return DeliveryOutcome(trouble=attempt.trouble, mail_class=claim.mail_class)
+        return DeliveryOutcome(
+            trouble=attempt.trouble,
+            mail_class=claim.mail_class,
+            contents=attempt.contents,
+            crowded=attempt.crowd.others,
+            refusal=attempt.crowd.refusal,
+        )
 
     def _attempt(self, flight: _Flight, now: float) -> Attempt:
         claim = flight.claim
@@ -179,6 +208,7 @@ class Delivery:
             clock=self._clock,
             rest=lambda failures: schedule.rest(policy, failures, self._chance.random()),
             heeds=rests_heeded(claim, now),
+            brief=min(WAIT, self.settings.classes[claim.mail_class].first_retry),
         )
 
     # ------------------------------------------------ results
@@ -195,7 +225,7 @@ class Delivery:
             for it in claim.recipients
             if it.id in conclusions
         ]
-        await self._record(claim, results, trials)
+        await self._record(claim, self._alarms.raised(claim, results, doubts.alerts, now), trials)
 
     async def _record(self, claim: Claim, results: Sequence[RecipientResult], trials: Sequence[Trial]) -> None:
         settlement = Settlement(claim, tuple(results), tuple(trials))
@@ -203,6 +233,7 @@ class Delivery:
             f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
         )
         self._tell(claim, results, trials, settled)
+        await self._learn(claim, results)
 
     async def _persist(self, failing: str, end: Callable[[float], Awaitable[T]]) -> T:
         """The end of a claim is a fact: it is given to the spool until it sticks."""
@@ -251,6 +282,7 @@ class Delivery:
                     remote_id=it.remote_id,
                     next_attempt_at=it.next_attempt_at,
                     delay=max(0.0, now - claim.accepted_at),
+                    category=it.category,
                 )
             )
 

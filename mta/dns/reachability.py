@@ -21,14 +21,14 @@ _ANY_PORT = 25
 
 def look(addresses: Iterable[str]) -> Reach:
     """A `ports.Reachability`."""
-    sources = {address: _source(address) for address in addresses}
+    sources = {address: source_to(address) for address in addresses}
     return Reach(
         own=frozenset(address for address, source in sources.items() if source and _is_own(address, source)),
         unroutable=frozenset(address for address, source in sources.items() if source is None),
     )
 
 
-def _source(address: str) -> str | None:
+def source_to(address: str) -> str | None:
     """The address we would connect from; None where there is no way, "" where we can't tell."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -3,7 +3,7 @@
 Rules: one answer for each command line, whatever went before; a command that is refused changes nothing, but for a
 BDAT, whose octets are then missing; the extensions listed are those that work. RFC 5321 sections 3.3, 3.5.3, 4.1.1, 4.1.4,
 4.2.4 and 4.3.2; RFC 1870; RFC 2034; RFC 2920 section 3.2; RFC 3207 section 4; RFC 6152; RFC 3030 section 2; RFC 2852 section
-2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954 sections 3 and 4; RFC 6531; RFC 6710 section 3.
+2; RFC 3461 section 3; RFC 4865 section 3; RFC 4954 sections 3 and 4; RFC 6531; RFC 6710 section 3; RFC 8689 section 4.1.
 """
 
 import re
@@ -21,7 +21,7 @@ from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.reply import Reply
 from mta.model.text import safe_text
-from mta.policy.acceptance import forward_path, mail
+from mta.policy.acceptance import ForwardPath, forward_path, mail
 from mta.policy.clients import AUTH_REQUIRED, welcome
 from mta.policy.commands import is_utf8_request, shown
 from mta.policy.requests import announced_hold
@@ -45,6 +45,7 @@ _LINE_ENDS = Reply(500, "5.5.2", "Command not recognized: lines end with CR LF")
 _BARE_LF = Reply(501, "5.5.2", "Argument has a bare LF: lines end with CR LF")
 _NO_ARGUMENT = Reply(501, "5.5.4", "No argument is allowed")
 _TLS_FIRST = Reply(530, "5.7.0", "Send STARTTLS first")
+_REQUIRETLS_IN_CLEAR = Reply(530, "5.7.10", "REQUIRETLS is for mail that comes inside TLS: send STARTTLS first")
 _NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
 
 
@@ -55,6 +56,7 @@ class Next(Enum):
     FLUSH = "more commands; the answer may not wait"
     CONTENT = "354 and the content"
     VERIFY = "the verdict on credentials"
+    LOOK_UP = "whether mail is sent to the recipient"
     CHUNK = "the octets of a chunk, then the answer"
     CLOSE = "the end"
     TLS = "220 and the handshake"
@@ -70,11 +72,19 @@ class Answer(NamedTuple):
     chunk: Chunk | None = None
 
 
+class Wanted(NamedTuple):
+    """A recipient that has to be looked up, and what RCPT said of it."""
+
+    path: ForwardPath
+    argument: str
+
+
 class Conversation:
     """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
     leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many
     octets. `secure`: inside TLS; `user` is who authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC
-    3207). `credentials` are what was said to AUTH, until `judged`."""
+    3207). `credentials` are what was said to AUTH, until `judged`; `wanted` is whom RCPT named, until `looked_up`, where
+    `looks_up` says that there is need."""
 
     def __init__(
         self,
@@ -85,11 +95,14 @@ class Conversation:
         secure: bool = False,
         offers_tls: bool = False,
         room: Callable[[int], Reply | None] = lambda _octets: None,
+        looks_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self._permit = permit
         self._settings = permit.settings
         self._now = now
         self._room = room
+        self._looks_up = looks_up
+        self.wanted: Wanted | None = None
         self._is_barred = is_barred
         self._junk = 0
         self.secure, self.user = secure, ""
@@ -163,6 +176,8 @@ class Conversation:
         extensions += ["CHUNKING", "DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         if self._offers_tls:
             extensions.append("STARTTLS")
+        if self.secure:
+            extensions.append("REQUIRETLS")
         if self._offers_auth and not self.user:
             extensions.append(f"AUTH {' '.join(auth.MECHANISMS)}")
         return self._greet(argument, extensions)
@@ -273,6 +288,8 @@ class Conversation:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()
         heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
+        if not isinstance(heard, Reply) and heard.requests.require_tls and not self.secure:
+            heard = _REQUIRETLS_IN_CLEAR
         if not isinstance(heard, Reply):
             heard = self._room(heard.size) or self._permit.mail_refusal(heard.reverse_path, now) or heard
         if isinstance(heard, Reply):
@@ -289,11 +306,26 @@ class Conversation:
         utf8 = self.transaction.requests.utf8
         recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
-            refusal = self.transaction.overflow(recipient, self._settings.max_recipients)
-            recipient = refusal or self._permit.recipient_refusal(self._now()) or recipient
+            recipient = self.transaction.overflow(recipient, self._settings.max_recipients) or recipient
         if isinstance(recipient, Reply):
             return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
-        self.transaction.add(recipient)
+        if self._looks_up():
+            self.wanted = Wanted(recipient, argument)
+            return Answer(b"", Next.LOOK_UP)
+        return self._admitted(recipient, argument)
+
+    def looked_up(self, refusal: Reply | None) -> Answer:
+        """The answer to the RCPT of whom was `wanted`."""
+        wanted, self.wanted = self.wanted, None
+        if wanted is None or refusal is not None:
+            reply = refusal or Reply(503, "5.5.1", "Send RCPT first")
+            return Answer(wire(reply), refused=(reply, f"RCPT {shown(wanted.argument if wanted else '')}"))
+        return self._admitted(wanted.path, wanted.argument)
+
+    def _admitted(self, path: ForwardPath, argument: str) -> Answer:
+        if refusal := self._permit.recipient_refusal(self._now()):
+            return Answer(wire(refusal), refused=(refusal, f"RCPT {shown(argument)}"))
+        self.transaction.add(path)
         return Answer(b"250 2.1.5 Ok\r\n")
 
     def _data(self, argument: str) -> Answer:

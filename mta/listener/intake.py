@@ -17,11 +17,14 @@ from mta.model.events import Accepted, Refused, Repeated, Trouble
 from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
+from mta.policy.acceptance import ForwardPath
 from mta.policy.fingerprint import fingerprint
 from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
+from mta.policy.suppression import refusal
 from mta.ports import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
+from mta.suppressions import Suppressions
 
 _FULL = Reply(452, "4.3.1", "Insufficient storage, try again later")
 _KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header field here")
@@ -46,8 +49,11 @@ class Client:
 class Intake:
     """The way into the spool that all sessions share."""
 
-    def __init__(self, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer) -> None:
+    def __init__(
+        self, spool: Spool, clock: Clock, entropy: Entropy, observer: Observer, suppressions: Suppressions | None = None
+    ) -> None:
         self._spool = spool
+        self._suppressions = suppressions
         self._clock = clock
         self._chance = entropy.stream("queue id")
         self._errors = entropy.stream("error id")
@@ -68,6 +74,19 @@ class Intake:
         except Exception as error:
             return self.trouble(error)
         return None
+
+    def looks_up(self) -> bool:
+        """Whether recipients have to be looked up, since nothing is sent to some."""
+        return self._suppressions is not None and self._suppressions.any
+
+    async def suppressed(self, path: ForwardPath) -> Reply | None:
+        """Why nothing is sent to a recipient. Where a local address leads is its aliases' business. Never raises."""
+        addresses = [it.address for it in path.recipients if not it.original]
+        try:
+            found = await self._suppressions.find(addresses) if self._suppressions else {}
+        except Exception as error:
+            return self.trouble(error)
+        return next((refusal(name, it.since, it.cause) for name, it in found.items()), None)
 
     async def submit(
         self,
@@ -254,6 +273,8 @@ def _message(
         not_before=wish.not_before,
         hold_request=wish.hold_request,
         submitter=arrival.user,
+        require_tls=transaction.requests.require_tls,
+        tls_optional=prepared.controls.tls_optional and not transaction.requests.require_tls,
         ret=transaction.dsn.ret,
         envid=transaction.dsn.envid,
         utf8=not (prepared.by.isascii() and (transaction.reverse_path or "").isascii()),

@@ -103,6 +103,7 @@ class SubmissionSession(SMTP):
             secure=transport.get_extra_info("sslcontext") is not None,
             offers_tls=self._settings.tls is not None and not self._local,
             room=self._intake.no_room,
+            looks_up=self._intake.looks_up,
         )
         if greeting is None:
             greeting = Reply(220, None, f"{self._settings.hostname} ESMTP mta")
@@ -215,6 +216,8 @@ class SubmissionSession(SMTP):
             answer = self._answer(line)
             if answer.then is Next.VERIFY:
                 answer = await self._verified()
+            elif answer.then is Next.LOOK_UP:
+                answer = await self._looked_up()
             self._replies += answer.octets
             if answer.refused is not None:
                 self._intake.turned_away(str(self._client()), *answer.refused, self._conversation.user)
@@ -255,6 +258,11 @@ class SubmissionSession(SMTP):
             self._verifies = False
             self._reset_timeout()
         return answer
+
+    async def _looked_up(self) -> Answer:
+        """The answer to a RCPT whose recipient may be one that nothing is sent to."""
+        wanted = self._conversation.wanted
+        return self._conversation.looked_up(await self._intake.suppressed(wanted.path) if wanted is not None else None)
 
     async def _pause(self, seconds: float) -> None:
         """Not beyond the session's end."""

@@ -80,4 +80,6 @@ def _renewed(intake: Intake, view: MessageView, key: str, content: ContentBuffer
         deliver_by=default_deadline(schedule, now),
         ret=view.ret,
         envid=view.envid,
+        require_tls=view.require_tls,
+        tls_optional=view.tls_optional,
     )

@@ -27,6 +27,7 @@ from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
 from mta.ports import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
+from mta.suppressions import Suppressions
 from mta.unix_socket import UnixSocket, listening
 
 BACKLOG = 512
@@ -84,9 +85,10 @@ class Listener:
         observer: Observer,
         listen: Listen,
         passwords: Passwords | None = None,
+        suppressions: Suppressions | None = None,
     ) -> None:
         self._spool = spool
-        self._intake = Intake(spool, clock, entropy, observer)
+        self._intake = Intake(spool, clock, entropy, observer, suppressions)
         self._gate = Gate(settings, passwords, clock.now, self._intake.trouble)
         self._listen = listen
         self._servers: list[tuple[Door, ListeningServer]] = []

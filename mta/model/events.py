@@ -82,6 +82,8 @@ class Settled:
     next_attempt_at: float | None
     delay: float
     """Seconds since acceptance."""
+    category: str = ""
+    """What kind of refusal it was (`model.category`), "" for none, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from mta.model.reply import Reply
+from mta.model.tls import TlsResult
 
 
 class Phase(StrEnum):
@@ -52,11 +53,13 @@ class Seen(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Observation:
     """One fact. `reply` is the server's reply; for MALFORMED, LOST and TIMEOUT a reply without code that says what
-    happened."""
+    happened. `tls`, in the phase TLS alone: what was wrong with the server's proof of who it is, None: nothing, or the
+    handshake did not come that far."""
 
     phase: Phase
     seen: Seen
     reply: Reply | None = None
+    tls: TlsResult | None = None
 
 
 class Disposition(StrEnum):
@@ -113,6 +116,8 @@ class Change(StrEnum):
     """Go on without TLS on this connection."""
     RECONNECT_CLEAR = "reconnect-clear"
     """A new connection, without STARTTLS."""
+    UNVERIFIED = "unverified"
+    """A new connection, encrypted with whoever it is."""
     WITHOUT_PARAMETERS = "without-parameters"
     """RSET, then the transaction again without optional parameters."""
     WITH_TLS = "with-tls"

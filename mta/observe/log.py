@@ -31,6 +31,8 @@ _ORDERS = {
     "cancel": "cancelled",
     "resolve --sent": "resolved",
     "resolve --resend": "resolved",
+    "suppression add": "suppressed",
+    "suppression remove": "suppression_removed",
 }
 _REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted", "tls-report": "tls_reported"}
 _NEEDS_A_LOOK = frozenset({"dead", "in_doubt"})
@@ -230,6 +232,7 @@ def _settled(fact: Settled) -> Pairs:
         ("address", fact.address),
         ("tls", fact.tls),
         *_reply(fact.reply),
+        ("category", fact.category),
         ("remote_id", fact.remote_id),
         ("delay", round(fact.delay, 3)),
         ("next_attempt_at", _moment(fact.next_attempt_at)),

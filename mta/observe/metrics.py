@@ -20,10 +20,12 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`accepted` counts messages, what is settled recipients. `per_minute` has the last full `WINDOW` seconds."""
+    """`accepted` counts messages, what is settled recipients. `per_minute` has the last full `WINDOW` seconds. `categories`
+    counts refusals since the start by their kind, the most frequent first."""
 
     since_start: Mapping[str, int]
     per_minute: Mapping[str, int]
+    categories: Mapping[str, int]
 
 
 class Metrics:
@@ -32,10 +34,13 @@ class Metrics:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._now = monotonic
         self._totals: Counter[str] = Counter()
+        self._categories: Counter[str] = Counter()
         self._seconds: list[Counter[str]] = [Counter() for _ in range(WINDOW)]
         self._second = int(monotonic())
 
     def __call__(self, fact: Fact) -> None:
+        if isinstance(fact, Settled) and fact.category:
+            self._categories[fact.category] += 1
         name = _name(fact)
         if name:
             self._totals[name] += 1
@@ -46,7 +51,10 @@ class Metrics:
         rates = Counter[str]()
         for second in self._seconds:
             rates.update(second)
-        return Snapshot({name: self._totals[name] for name in NAMES}, {name: rates[name] for name in NAMES})
+        categories = dict(self._categories.most_common())
+        return Snapshot(
+            {name: self._totals[name] for name in NAMES}, {name: rates[name] for name in NAMES}, categories
+        )
 
     def _current(self) -> Counter[str]:
         """The counter of this second; those that are older than the window are emptied."""

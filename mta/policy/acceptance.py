@@ -4,8 +4,8 @@ Rules: what can never be delivered is refused at its command, with the exact cod
 here (accept and queue). An address without a domain, at localhost, at our own name or at a local domain belongs to the
 aliases. An address is kept in the form that asks least of the servers behind us. RFC 5321 sections 2.3.5, 3.6.1, 4.1.1.2,
 4.1.1.3 and 4.5.1; RFC 1870 sections 4 and 6.1; RFC 6152; RFC 6409 section 4.2; RFC 6531 sections 3.2 to 3.5. What the
-parameters BY, HOLDFOR, HOLDUNTIL, MT-PRIORITY and SMTPUTF8 ask is read in `requests`, what RET, ENVID, NOTIFY and ORCPT ask
-in `dsn_request`.
+parameters BY, HOLDFOR, HOLDUNTIL, MT-PRIORITY, REQUIRETLS and SMTPUTF8 ask is read in `requests`, what RET, ENVID, NOTIFY
+and ORCPT ask in `dsn_request`.
 """
 
 import re

@@ -1,9 +1,11 @@
 """Whose turn is next: the lanes that are due, in one line a class, and the sessions that run.
 
 A lane is a class of mail at one destination. A turn is one claim of a lane and what becomes of it: the end of each is a
-new decision. Rules: a lane stands in the line of its class while something of it is believed to be due, its destination
-does not rest for that class, and the destination's sessions leave room for it; whoever is at the head gets the next
-session and goes to the end for another one. What is kept grows with destinations, not with messages.
+new decision. Destinations that share their limits are a group (most are one alone). Rules: a lane stands in its group's line
+of its class while something of it is believed to be due and its destination does not rest for that class; a group stands
+in the line of a class while it has such lanes, its sessions leave room for the class, and its rate leaves a message.
+Whoever is at the head gets the next session and goes to the end for another one. What is kept grows with destinations, not
+with messages.
 
 How much is due is not known, only guessed: news (a ring, an instant, a claim behind which more is due) makes a few turns
 due, a turn uses one up, and one that finds nothing ends them all, unless there was news since it began. Instants are of a
@@ -11,87 +13,66 @@ monotonic clock, in seconds.
 """
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mta.model.envelope import MailClass
 from mta.policy import concurrency, lanes
-from mta.policy.concurrency import Standing
-from mta.policy.lanes import CLASSES, NO_TURNS, LaneRules, Order, Turns
+from mta.policy.allowances import Allowances
+from mta.policy.concurrency import PROBE, WELL
+from mta.policy.destinations import Limits
+from mta.policy.lanes import CLASSES, NO_TURNS, LaneRules, Order
+from mta.policy.places import Destination, Group, Site, Turn, empty_lines, zeros
+from mta.policy.shares import Cap, Shares
 
-
-def _zeros() -> list[int]:
-    return [0] * len(CLASSES)
+CROWD_REST = 10.0
+"""Seconds; the longest rest after which a server that refused several sessions at once is probed by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How many sessions there may be, in all and at one destination, and how they are parted among the classes."""
+    """How many sessions there may be in all, and how they, and a group's, are parted among the classes."""
 
     sessions: int
-    per_destination: int
     rules: LaneRules
 
 
-@dataclass(slots=True)
-class Destination:
-    """`due`: turns that are believed to find something, by class; `news`: how often there was some."""
-
-    standing: Standing
-    running: list[int] = field(default_factory=_zeros)
-    due: list[int] = field(default_factory=_zeros)
-    news: list[int] = field(default_factory=_zeros)
-    turns: Turns = NO_TURNS
-    last_reply: str = ""
-
-    @property
-    def busy(self) -> bool:
-        return any(self.due) or any(self.running)
-
-    def waiting(self, now: float) -> list[bool]:
-        return [self.due[it] > 0 and not self.standing.rests(now, it) for it in CLASSES]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One that has begun. `news` is the lane's count at that moment."""
-
-    destination: str
-    mail_class: MailClass
-    news: int
-
-
 class Agenda:
-    def __init__(self, caps: Caps) -> None:
-        self._caps = caps
+    def __init__(self, caps: Caps, shares: Shares | None = None) -> None:
+        self._caps, self._shares = caps, shares or Shares()
         self.destinations: dict[str, Destination] = {}
-        self.running = _zeros()
+        self.groups: dict[str, Group] = {}
+        self.allowances = Allowances()
+        self.running = zeros()
         self._turns = NO_TURNS
-        self._lines: tuple[OrderedDict[str, None], ...] = tuple(OrderedDict() for _ in CLASSES)
+        self._lines = empty_lines()
         self._rests: list[tuple[float, str]] = []
 
     def reconfigure(self, caps: Caps, now: float) -> None:
+        """Others may share limits now, and these may be others."""
         self._caps = caps
+        for name, it in self.destinations.items():
+            self._regroup(name, now)
+            self._limit(it.group, self._shares.limits(name), now)
         for name in self.destinations:
             self._line_up(name, now)
 
     # ------------------------------------------------ what is due
     def news(self, destination: str, mail_class: MailClass, now: float) -> None:
         """Something may be due."""
-        it = self._known(destination)
+        it = self._known(destination, now)
         self._add(it, mail_class, max(it.due[mail_class], 1))
         self._line_up(destination, now)
 
     def more(self, turn: Turn, now: float) -> None:
         """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended."""
-        it = self._known(turn.destination)
-        self._add(it, turn.mail_class, min(it.due[turn.mail_class] + 2, max(1, self._cap(it))))
+        it = self._known(turn.destination, now)
+        self._add(it, turn.mail_class, min(it.due[turn.mail_class] + 2, max(1, self._most(it.group))))
         self._line_up(turn.destination, now)
 
     def no_more(self, turn: Turn, now: float) -> None:
         """`turn` was told by the spool that nothing else is due: so it is, unless there was news since it began."""
-        it = self._known(turn.destination)
+        it = self._known(turn.destination, now)
         if it.news[turn.mail_class] == turn.news:
             it.due[turn.mail_class] = 0
             self._line_up(turn.destination, now)
@@ -108,29 +89,49 @@ class Agenda:
         """The next turn, counted as running; None where none may begin."""
         while (order := self._order()).classes:
             first = order.classes[0]
-            destination = next(iter(self._lines[first]))
-            own = self._own_order(self.destinations[destination], now)
+            group = self.groups[next(iter(self._lines[first]))]
+            own = self._own_order(group, now)
             if first in own.classes:
-                self._lines[first].move_to_end(destination)
-                return self._begin(destination, _chosen(first, order, own), now)
-            self._line_up(destination, now)  # out of the line: something changed without our being told
+                self._lines[first].move_to_end(group.name)
+                turn = self._begin(group, _chosen(first, order, own), now)
+                if turn is not None:
+                    return turn
+            self._line_up_group(group, now)  # out of the line: something changed without our being told
         return None
 
-    def _begin(self, destination: str, mail_class: MailClass, now: float) -> Turn:
-        it, rules = self.destinations[destination], self._caps.rules
-        it.turns = lanes.after_turn(rules, it.turns, mail_class, it.waiting(now))
+    def _begin(self, group: Group, mail_class: MailClass, now: float) -> Turn | None:
+        """Of the destination that waits longest there."""
+        destination = next(iter(group.lines[mail_class]))
+        it = self.destinations[destination]
+        if not it.waits(mail_class, now):
+            self._line_up(destination, now)
+            return None
+        rules = self._caps.rules
+        group.turns = lanes.after_turn(rules, group.turns, mail_class, group.waiting)
         self._turns = lanes.after_turn(rules, self._turns, mail_class, [bool(line) for line in self._lines])
         it.due[mail_class] -= 1
-        it.running[mail_class] += 1
-        self.running[mail_class] += 1
-        self._lines[mail_class].pop(destination, None)
+        for running in (it.running, group.running, self.running):
+            running[mail_class] += 1
+        it.site.running += 1
+        if group.allowance is not None:
+            group.allowance.ready -= 1
+        group.lines[mail_class].pop(destination)
+        self._lines[mail_class].pop(group.name, None)
         self._line_up(destination, now)
-        return Turn(destination, mail_class, it.news[mail_class])
+        return Turn(destination, mail_class, it.news[mail_class], group, it.site, group.allowance)
 
-    def end(self, turn: Turn, now: float) -> None:
-        self.destinations[turn.destination].running[turn.mail_class] -= 1
-        self.running[turn.mail_class] -= 1
+    def end(self, turn: Turn, now: float, contents: int = 1) -> None:
+        """`contents`: how many messages it has sent of the one that it was allowed."""
+        group, mail_class = turn.group, turn.mail_class
+        for running in (self.destinations[turn.destination].running, group.running, self.running):
+            running[mail_class] -= 1
+        turn.site.running -= 1
+        if turn.allowance is not None:
+            turn.allowance.ready += 1 - contents
+        self._regroup(turn.destination, now)
         self._line_up(turn.destination, now)
+        if group is not self.destinations[turn.destination].group:
+            self._line_up_group(group, now)
 
     def quiet(self, turn: Turn) -> bool:
         """Whether the lane of a turn that has ended neither runs nor is due."""
@@ -139,14 +140,30 @@ class Agenda:
 
     # ------------------------------------------------ how destinations stand
     def progress(self, destination: str, now: float) -> None:
-        it = self._known(destination)
-        before, it.standing = it.standing, concurrency.after_progress(it.standing, self._caps.per_destination)
-        if it.standing is not before:
+        """A session got through to the destination, whatever it said of the recipients."""
+        it = self._known(destination, now)
+        wanted = any(it.group.waiting)
+        learned = self._shares.ceilings.got_through(it.group.name, now, wanted=wanted)
+        before = it.standing, it.site.window
+        it.standing = WELL
+        it.site.window = concurrency.wider(it.site.window, self._cap(it.group), wanted=wanted)
+        if learned or before != (it.standing, it.site.window):
             self._line_up(destination, now)
 
+    def crowded(self, destination: str, others: int, reply: str, now: float) -> None:
+        """A server refused a session as one too many beside `others`, which may do well."""
+        self._shares.ceilings.refused(self._known(destination, now).group.name, others, reply)
+
     def trouble(self, destination: str, now: float, rest: float) -> None:
-        it = self._known(destination)
-        before, it.standing = it.standing, concurrency.after_trouble(it.standing, now, rest)
+        """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""
+        it = self._known(destination, now)
+        if self._shares.ceilings.suspects(it.group.name) and not it.standing.failures:
+            rest = min(rest, CROWD_REST)  # all that came at once were too many: one alone may not be
+        before, it.standing = it.standing, concurrency.after_trouble(it.standing, sum(it.running), now, rest)
+        it.site.window = concurrency.narrower(it.site.window)
+        if it.standing.failures and it.site.running <= sum(it.running):  # nobody else is at these servers
+            it.site.window = PROBE
+            self._shares.ceilings.was_down(it.group.name)
         heapq.heappush(self._rests, (it.standing.urgent_until, destination))
         if it.standing.rests_until != before.rests_until:
             heapq.heappush(self._rests, (it.standing.rests_until, destination))
@@ -160,53 +177,146 @@ class Agenda:
             self.news(destination, mail_class, now)
 
     @property
-    def next_rest_end(self) -> float | None:
-        return self._rests[0][0] if self._rests else None
+    def next_change(self) -> float | None:
+        """When a rest ends, or a rate may leave a message again."""
+        ends = [heap[0][0] for heap in (self._rests, self.allowances.refills) if heap]
+        return min(ends, default=None)
 
     def end_rests(self, now: float) -> None:
-        """Lines up those whose rest is over."""
+        """Lines up those whose rest is over, and those whose rate leaves a message again."""
         while self._rests and self._rests[0][0] <= now:
             self._line_up(heapq.heappop(self._rests)[1], now)
+        for name in self.allowances.refilled(now):
+            if name in self.groups:
+                self._line_up_group(self.groups[name], now)
+
+    def granted(self, names: Iterable[str], now: float) -> None:
+        """What they asked for was taken off the books (`allowances.ask`)."""
+        self.allowances.grant(names)
+        for name in names:
+            if name in self.groups:
+                self._line_up_group(self.groups[name], now)
 
     # ------------------------------------------------ forgetting
     def forget(self, destination: str) -> None:
         """Forgets a destination where nothing is due and nothing is wrong."""
         it = self.destinations.get(destination)
-        if it and not (it.busy or it.standing.failures):
-            del self.destinations[destination]
+        if it and it.standing == WELL and not it.busy and it.site.window == concurrency.fresh(self._cap(it.group)):
+            self._drop(destination)
 
     def forget_idle(self, awaited: Callable[[str], bool], now: float) -> None:
         """Forgets those for which nothing is due, or awaited, and that do not rest."""
         for name, it in list(self.destinations.items()):
             if not (it.busy or it.standing.rests(now) or awaited(name)):
-                del self.destinations[name]
+                self._drop(name)
+        self.allowances.forget_full(self.groups, now)
+        for name in self._shares.ceilings.forget_old(now):
+            if name in self.groups:
+                self._line_up_group(self.groups[name], now)
 
-    # ------------------------------------------------ small things
-    def _known(self, destination: str) -> Destination:
+    def _drop(self, destination: str) -> None:
+        it = self.destinations.pop(destination)
+        for line in it.group.lines:
+            line.pop(destination, None)
+        self._leave(it.group)
+
+    def _leave(self, group: Group) -> None:
+        group.members -= 1
+        if not group.members:
+            del self.groups[group.name]
+            self._shares.ceilings.was_down(group.name)
+            for line in self._lines:
+                line.pop(group.name, None)
+
+    # ------------------------------------------------ who shares with whom
+    def cap(self, destination: str) -> Cap:
+        """The most sessions of all that share with `destination`, which is known."""
+        group = self.destinations[destination].group
+        return self._shares.cap(group.name, group.limits)
+
+    def next_message_in(self, destination: str, now: float) -> float | None:
+        """Seconds until the rate leaves a message to a destination that waits for it; None: it need not wait."""
+        group = self.destinations[destination].group
+        at = self.allowances.next_at(group.name, now) if any(group.waiting) else None
+        return max(0.0, at - now) if at is not None else None
+
+    def _known(self, destination: str, now: float) -> Destination:
         it = self.destinations.get(destination)
         if it is None:
-            it = self.destinations[destination] = Destination(concurrency.fresh(self._caps.per_destination))
+            group = self._join(destination, now)
+            it = self.destinations[destination] = Destination(group, group.site or self._fresh(group))
         return it
 
-    def _cap(self, it: Destination) -> int:
-        return min(it.standing.allowed, self._caps.per_destination)
+    def _join(self, destination: str, now: float) -> Group:
+        name = self._shares.name(destination)
+        group = self.groups.get(name)
+        if group is None:
+            group = self.groups[name] = Group(name, self._shares.limits(destination))
+            group.site = self._fresh(group) if group.limits.one_site else None
+            self._limit(group, group.limits, now)
+        group.members += 1
+        return group
+
+    def _fresh(self, group: Group) -> Site:
+        return Site(concurrency.fresh(self._cap(group)))
+
+    def _regroup(self, destination: str, now: float) -> None:
+        """It may have been learned, or configured, meanwhile with whom it shares."""
+        it = self.destinations[destination]
+        if self._shares.name(destination) == it.group.name:
+            return
+        for line in it.group.lines:
+            line.pop(destination, None)
+        old = it.group
+        it.group = self._join(destination, now)
+        it.site = it.group.site or self._fresh(it.group)
+        self._leave(old)
+        self._line_up_group(old, now)
+
+    def _limit(self, group: Group, limits: Limits, now: float) -> None:
+        """What is configured for it now."""
+        group.limits = limits
+        group.allowance = self.allowances.of(group.name, limits.rate, now)
+
+    # ------------------------------------------------ lines
+    def _cap(self, group: Group) -> int:
+        return self._shares.most(group.name, group.limits)
+
+    def _most(self, group: Group) -> int:
+        """Sessions that may run there now."""
+        cap = self._cap(group)
+        return cap if group.site is None else min(cap, group.site.window.allowed)
 
     def _order(self) -> Order:
         waiting = [bool(line) for line in self._lines]
         return lanes.order(self._caps.rules, self._caps.sessions, self.running, waiting, self._turns)
 
-    def _own_order(self, it: Destination, now: float) -> Order:
-        return lanes.order(self._caps.rules, self._cap(it), it.running, it.waiting(now), it.turns)
+    def _own_order(self, group: Group, now: float) -> Order:
+        if group.allowance is not None and not self.allowances.leaves(group.name, now, wanted=any(group.waiting)):
+            return lanes.NOBODY
+        return lanes.order(self._caps.rules, self._most(group), group.running, group.waiting, group.turns)
 
     def _line_up(self, destination: str, now: float) -> None:
-        """Into, or out of, the line of each class."""
+        """Into, or out of, the line of each class in its group."""
         it = self.destinations.get(destination)
-        own: Iterable[MailClass] = self._own_order(it, now).classes if it else ()
+        if it is None:
+            return
+        for mail_class in CLASSES:
+            if not it.waits(mail_class, now):
+                it.group.lines[mail_class].pop(destination, None)
+            elif destination not in it.group.lines[mail_class]:
+                it.group.lines[mail_class][destination] = None
+        self._line_up_group(it.group, now)
+
+    def _line_up_group(self, group: Group, now: float) -> None:
+        if self.groups.get(group.name) is not group:
+            return
+        own = self._own_order(group, now).classes if any(group.lines) else ()
         for mail_class in CLASSES:
             if mail_class not in own:
-                self._lines[mail_class].pop(destination, None)
-            elif destination not in self._lines[mail_class]:
-                self._lines[mail_class][destination] = None
+                self._lines[mail_class].pop(group.name, None)
+            elif group.name not in self._lines[mail_class]:
+                self._lines[mail_class][group.name] = None
 
 
 def _chosen(first: MailClass, order: Order, own: Order) -> MailClass:

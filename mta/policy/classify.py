@@ -18,7 +18,7 @@ from mta.model.reply import Reply, finding
 class Situation:
     """What a ruling depends on besides the observation. `parameters`: MAIL had optional ones, `rcpt_parameters`: so had
     RCPT; `accepted`: recipients of this transaction so far; `tls`: in use; `repeated`: changes already made with this host
-    in this attempt."""
+    in this attempt; `relay`: the host is one of ours, by the configuration."""
 
     tls_required: bool = False
     parameters: bool = False
@@ -28,6 +28,7 @@ class Situation:
     starttls_offered: bool = False
     tls: bool = False
     repeated: frozenset[Change] = frozenset()
+    relay: bool = False
 
 
 class Column(IntEnum):
@@ -50,6 +51,7 @@ class Column(IntEnum):
 EXPECTED: Mapping[Phase, frozenset[int]] = {
     Phase.BANNER: frozenset({220}),
     Phase.STARTTLS: frozenset({220}),
+    Phase.AUTH: frozenset({235}),
     Phase.RCPT: frozenset({250, 251}),
     Phase.DATA: frozenset({354}),
     Phase.QUIT: frozenset({221}),
@@ -163,6 +165,22 @@ def _in_clear_anew(status: str) -> Rule:
     return _unless_tls_required(_once(Change.RECONNECT_CLEAR, _next(status)), _next(status))
 
 
+# AUTH
+NO_LOGIN = "4.7.8"
+_NO_LOGIN = _next(NO_LOGIN)
+"""A relay that does not take us for who we are has said nothing about the mail: a password may be changed."""
+_WHO_WE_ARE = (530, 535, 538)
+
+
+def _unless_relay(otherwise: Rule) -> Rule:
+    return lambda seen, situation: (_NO_LOGIN if situation.relay else otherwise)(seen, situation)
+
+
+def _about_mail(otherwise: Rule) -> Rule:
+    """`otherwise`, where it is not about who we are."""
+    return _by_code(dict.fromkeys(_WHO_WE_ARE, _unless_relay(otherwise)), otherwise)
+
+
 # MAIL, RCPT
 def _tls_demanded(seen: Observation, situation: Situation) -> Ruling:
     """530: TLS where it is offered and meant, else what we can't satisfy (quirk Q6). TLS that was tried for it and did
@@ -171,7 +189,7 @@ def _tls_demanded(seen: Observation, situation: Situation) -> Ruling:
     meant = enhanced is None or enhanced.endswith(".7.0")
     if meant and situation.starttls_offered and not situation.tls:
         return _once(Change.WITH_TLS, _next("4.7.10"))(seen, situation)
-    return _FAIL_M(seen, situation)
+    return _unless_relay(_FAIL_M)(seen, situation)
 
 
 def _without_parameters(otherwise: Rule) -> Rule:
@@ -208,7 +226,7 @@ _MAIL_REFUSED = _by_code(
         530: _tls_demanded,
         555: _without_parameters(_FAIL_M),
     },
-    _FAIL_M,
+    _about_mail(_FAIL_M),
 )
 _MAIL_DEFERRED = _by_code({455: _without_parameters(_next("4.0.0"))}, _next("4.0.0"))
 _RCPT_REFUSED = _by_code(
@@ -220,7 +238,7 @@ _RCPT_REFUSED = _by_code(
         552: _perhaps_too_many(_FAIL_R),
         555: _without_rcpt_parameters,
     },
-    _FAIL_R,
+    _about_mail(_FAIL_R),
 )
 _RCPT_DEFERRED = _by_code({452: _perhaps_too_many(_DEFER_R)}, _DEFER_R)
 
@@ -259,9 +277,10 @@ TABLE: Mapping[Phase, Row] = {
     ),
     Phase.TLS: (_go, *(_TLS_FAILED,) * 8),
     Phase.EHLO_TLS: (_go, _2YZ, _BUSY, _BUSY, _REFUSED, _REFUSED, _GARBLED, _GONE, _GONE),
+    Phase.AUTH: (_go, _2YZ, _next("4.7.0"), _BUSY, _NO_LOGIN, _NO_LOGIN, _GARBLED, _GONE, _GONE),
     Phase.MAIL: (_go, _2YZ, _MAIL_DEFERRED, _BUSY, _MAIL_REFUSED, _FAIL_M, _GARBLED, _mail_lost, _GONE),
     Phase.RCPT: (_go, _2YZ, _RCPT_DEFERRED, _BUSY, _RCPT_REFUSED, _FAIL_R, _GARBLED, _GONE, _GONE),
-    Phase.DATA: (_go, _NOT_ASKED_FOR, _DEFER_R, _BUSY, _FAIL_M, _FAIL_M, _GARBLED, _GONE, _GONE),
+    Phase.DATA: (_go, _NOT_ASKED_FOR, _DEFER_R, _BUSY, _about_mail(_FAIL_M), _FAIL_M, _GARBLED, _GONE, _GONE),
     Phase.BODY: (_go, _GARBLED, _DEFER_R, _GOING_DOWN, _FAIL_M, _FAIL_M, _GARBLED, _GONE, _GONE),
     Phase.BDAT: (_go, _2YZ, _DEFER_R, _BUSY, _CHUNK_REFUSED, _FAIL_M, _GARBLED, _GONE, _GONE),
     Phase.FINAL: (

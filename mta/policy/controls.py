@@ -1,7 +1,8 @@
 """The control fields of a submission: what a program asks of this daemon in the header section (interface.md section 3).
 
 Rules: names are case-insensitive; a bad value is refused by the field's name; control fields are taken out before sending.
-Those that say when a message is to be sent are read in `requests`.
+Those that say when a message is to be sent are read in `requests`. TLS-Required is for every server on the way, so it stays
+(RFC 8689 section 3).
 """
 
 from collections.abc import Iterator
@@ -14,20 +15,23 @@ from mta.policy.requests import DEADLINE, RELEASE
 KEY_FIELDS = ("idempotency-key", "x-idempotency-key", "resend-idempotency-key")
 """The names that programs send the same thing under."""
 IN_DOUBT_FIELD = "x-mta-in-doubt"
+TLS_REQUIRED_FIELD = "tls-required"
 CONTROL_FIELDS = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD, DEADLINE.lower(), RELEASE.lower()})
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """`key` names the logical email, "" without one; `in_doubt` overrides `delivery.in_doubt`."""
+    """`key` names the logical email, "" without one; `in_doubt` overrides `delivery.in_doubt`; `tls_optional`: what its
+    receivers demand of encryption is not to keep it back."""
 
     key: str = ""
     in_doubt: DoubtOrder = DoubtOrder.DEFAULT
+    tls_optional: bool = False
 
 
 def read_controls(section: Section) -> Controls:
     """Raises `HeaderError`."""
-    return Controls(_key(section), _in_doubt(section))
+    return Controls(_key(section), _in_doubt(section), _tls_optional(section))
 
 
 def _key(section: Section) -> str:
@@ -54,6 +58,11 @@ def _in_doubt(section: Section) -> DoubtOrder:
     if len(set(orders)) > 1:
         raise HeaderError("Header field X-MTA-In-Doubt is given twice, with different values")
     return orders[0] if orders else DoubtOrder.DEFAULT
+
+
+def _tls_optional(section: Section) -> bool:
+    """Whether there is one field TLS-Required that says no; what says something else, or twice, says nothing."""
+    return [field.text.lower() for field in section.named(TLS_REQUIRED_FIELD)] == ["no"]
 
 
 def _fields(section: Section, names: tuple[str, ...]) -> Iterator[Field]:

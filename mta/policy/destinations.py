@@ -26,11 +26,16 @@ class Relay:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"smtp{'s' if self.implicit_tls else ''}://{host}:{self.port}"
 
+    @property
+    def login(self) -> str:
+        """Who we are there, and where: what a session may carry the mail of."""
+        return f"{self.user}@{self}" if self.user else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class DestinationRule:
-    """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; else each for
-    itself."""
+    """A `[[destination]]` table. None: not said. `shared`: all that matches has these limits together; `by_servers`: what
+    has the same mail servers has; else each for itself."""
 
     patterns: tuple[str, ...]
     max_sessions: int | None = None
@@ -38,6 +43,7 @@ class DestinationRule:
     rate: Rate | None = None
     tls: TlsLevel = TlsLevel.MAY
     shared: bool = False
+    by_servers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,30 @@ class RouteRule:
     patterns: tuple[str, ...]
     vias: tuple[Relay | None, ...] = (None,)
     source: tuple[str, ...] = ()
+
+    @property
+    def relayed(self) -> bool:
+        """Whether one of them is a relay."""
+        return any(self.vias)
+
+    def hop(self, via: Relay | None, level: TlsLevel) -> str:
+        """The name of the mail that a session opened for this route at `via` may carry; "" that of one destination. What
+        was asked of its encryption is the same for all of it: a login asks for the most."""
+        if via is None:
+            return ""
+        asked = "" if via.user else f" tls {level}"
+        return f"{via.login}{asked} from {','.join(self.source)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of all that share them: `sessions` at once, `messages` of each session, messages in a time; None: not said.
+    `one_site`: they go to the same servers, so that what befalls one befalls all."""
+
+    sessions: int | None = None
+    messages: int | None = None
+    rate: Rate | None = None
+    one_site: bool = True
 
 
 _DIRECTLY = RouteRule(())
@@ -66,6 +96,34 @@ class Destinations:
 
     def route(self, destination: str) -> RouteRule:
         return next((it for it in self.routes if matches(it.patterns, destination)), _DIRECTLY)
+
+    # ------------------------------------------------ shared limits
+    def group(self, destination: str, servers: str = "") -> str:
+        """The name of all that share their limits with `destination`, or with a relay (`str(Relay)`, or a hop there):
+        whatever goes by the same relay first, what a table with `share` matches, else it alone. `servers` are its mail
+        servers, where they are known."""
+        if relay := self._relay(destination):
+            return str(relay)
+        rule = self.rule(destination)
+        if rule.shared:
+            return f"*shared:{','.join(rule.patterns)}"
+        return f"*mx:{','.join(rule.patterns)}:{servers}" if rule.by_servers and servers else destination
+
+    def limits(self, destination: str) -> Limits:
+        """Those of its group. What goes by a relay has those of the table that matches the relay's host."""
+        relay = self._relay(destination)
+        rule = self.rule(relay.host.lower() if relay else destination)
+        one_site = relay is not None or not rule.shared
+        return Limits(rule.max_sessions, rule.messages_per_session, rule.rate, one_site)
+
+    def by_servers(self, destination: str) -> bool:
+        return self.rule(destination).by_servers and self._relay(destination) is None
+
+    def _relay(self, destination: str) -> Relay | None:
+        if "://" not in destination:
+            return self.route(destination).vias[0]
+        vias = (via for route in self.routes for via in route.vias if via is not None)
+        return next((via for via in vias if destination == str(via) or destination.startswith(f"{via.login} ")), None)
 
 
 def matches(patterns: Sequence[str], destination: str) -> bool:

@@ -59,6 +59,8 @@ class DsnRecipient:
     doubts: int
     orcpt: str = ""
     notify: str = ""
+    category: str = ""
+    """What kind of refusal it was (`model.category`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ nevertheless is named, whatever else happened.
 
 from collections.abc import Iterator
 
+from mta.model.category import Category
 from mta.model.notify import Of, wants
 from mta.model.outcome import Phase
 from mta.model.text import safe_text
 from mta.policy.compose import date_time, wrapped
 from mta.policy.dsn import Dsn, DsnRecipient, Fate, status_of
+from mta.policy.wisdom_table import TRUSTED
 
 _MEANING = {
     "2.2": "The mailbox is full.",
@@ -35,6 +37,23 @@ _PERMANENT_MEANING = {
     "6.7": "An address has letters beyond ASCII, which this server does not take. Ask for an address without them.",
     "6.9": "The header of the message has letters beyond ASCII, which this server does not take. Send it with them encoded.",
 }
+_BY_CATEGORY: dict[str, str] = {
+    Category.NO_SUCH_USER: _PERMANENT_MEANING["1.1"],
+    Category.NO_SUCH_DOMAIN: _PERMANENT_MEANING["1.10"],
+    Category.MAILBOX_FULL: "The mailbox is full.",
+    Category.MAILBOX_DISABLED: _PERMANENT_MEANING["2.1"],
+    Category.GREYLISTING: "The server asks whom it does not know yet to come again later.",
+    Category.RATE_LIMITED: "The server got more mail at once than it takes.",
+    Category.TOO_MANY_CONNECTIONS: "The server had more connections than it takes.",
+    Category.REPUTATION: "The server does not trust this mail system, whatever the message. The postmaster here has to see"
+    " to that.",
+    Category.POLICY: "The server does not believe that the message comes from whom it says, or takes none from there.",
+    Category.CONTENT: "The server does not like something in the message: it may take it for spam, or for dangerous.",
+    Category.SIZE: _PERMANENT_MEANING["3.4"],
+    Category.TLS: "The server and this mail system found no way to encrypt the mail that both accept.",
+    Category.UNAVAILABLE: "The server was not able to take mail.",
+}
+"""Where the status says nothing, only "policy", or something else than the server's words."""
 _POLICY = "The server refused it by its own rules. Whoever runs that server can say why; quote its answer."
 
 _REFUSED_IN: dict[str, str] = {
@@ -177,11 +196,11 @@ def _meaning(recipient: DsnRecipient) -> str:
     status_class, _, detail = status_of(recipient).partition(".")
     if status_class == "2":
         return ""
-    if status_class == "5" and detail in _PERMANENT_MEANING:
-        return _PERMANENT_MEANING[detail]
-    if status_class == "5" and detail.startswith("7."):
-        return _POLICY
-    return _MEANING.get(detail, "")
+    if recipient.category and TRUSTED.get(detail, recipient.category) != recipient.category:
+        return _BY_CATEGORY.get(recipient.category, "")  # the words are right where the status is not
+    known = (_PERMANENT_MEANING.get(detail) if status_class == "5" else None) or _MEANING.get(detail)
+    policy = _POLICY if status_class == "5" and detail.startswith("7.") else ""
+    return known or _BY_CATEGORY.get(recipient.category, policy)
 
 
 def _times(count: int, noun: str) -> str:

@@ -35,8 +35,9 @@ def exhausted(verdicts: Sequence[Verdict], refusals: int) -> tuple[Verdict, int]
 
 
 def _unpromising(verdict: Verdict) -> bool:
-    """Ours, about a host that would not keep the deadline: no server's reply to MAIL is final for one host alone."""
-    return verdict.phase is Phase.MAIL and verdict.disposition is Disposition.PERMANENT
+    """Ours, about a host that would not keep the deadline, or has no REQUIRETLS: no server's reply to MAIL or STARTTLS is
+    final for one host alone."""
+    return verdict.phase in (Phase.MAIL, Phase.STARTTLS) and verdict.disposition is Disposition.PERMANENT
 
 
 def _final(last: Verdict) -> Verdict:

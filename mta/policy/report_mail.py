@@ -14,12 +14,14 @@ from mta.model.text import safe_text
 from mta.policy.compose import Stamp, date_time, head, octets, text_entity, wrapped
 
 ENTRY_LIMIT = 200
+_SERVERS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A recipient that is told of; `status` is in the interface's words, `at` when it was decided;
-    `unwanted`: its sender asked not to be told (NOTIFY, RFC 3461 section 4.1)."""
+    `unwanted`: its sender asked not to be told (NOTIFY, RFC 3461 section 4.1); `distrusted`: it is told of for the server's
+    sake, which does not trust us."""
 
     queue_id: str
     kind: Kind
@@ -32,33 +34,62 @@ class Entry:
     reply: Reply
     remote_host: str
     unwanted: bool = False
+    distrusted: bool = False
 
 
-def report_title(count: int) -> str:
-    return f"{_recipients(count)} failed"
+def report_title(entries: Sequence[Entry]) -> str:
+    return f"{_recipients(len(entries))} failed"
 
 
-def alert_title(count: int) -> str:
-    return f"{_recipients(count)} {'needs' if count == 1 else 'need'} a person"
+def alert_title(entries: Sequence[Entry]) -> str:
+    titles = []
+    distrusting = sum(entry.distrusted for entry in entries)
+    if count := len(entries) - distrusting:
+        titles.append(f"{_recipients(count)} {'needs' if count == 1 else 'need'} a person")
+    if distrusting:
+        titles.append("a server does not trust us" if distrusting == 1 else f"{distrusting} servers do not trust us")
+    return ", ".join(titles)
 
 
 def compose_report(entries: Sequence[Entry], to: str, stamp: Stamp) -> bytes:
     """Recipients that failed."""
-    title = report_title(len(entries))
+    title = report_title(entries)
     opening = f"{title} at {stamp.hostname}. The sender of each was told, unless its entry says otherwise."
     closing = "`mta show` with a queue id tells all that is known of a message."
     return _compose(title, opening, [_entry(entry) for entry in entries], closing, to, stamp)
 
 
 def compose_alert(entries: Sequence[Entry], to: str, stamp: Stamp) -> bytes:
-    """Recipients that wait for a person: dead, or in doubt and held."""
-    title = alert_title(len(entries))
-    opening = f"{title} at {stamp.hostname}: nothing more is tried by itself."
-    closing = (
-        "`mta dead` lists all that needs a person. Where only one of several recipients of a message is meant, add"
-        " --recipient with its address."
-    )
-    return _compose(title, opening, [[*_entry(entry), *_remedies(entry)] for entry in entries], closing, to, stamp)
+    """Recipients that wait for a person: dead, or in doubt and held; and servers that do not trust us."""
+    waiting = [entry for entry in entries if not entry.distrusted]
+    distrusting = [entry for entry in entries if entry.distrusted]
+    opening, closing = [], []
+    if waiting:
+        opening.append(f"{alert_title(waiting)} at {stamp.hostname}: nothing more is tried by itself.")
+        closing.append(_OF_WAITING)
+    if distrusting:
+        opening.append(f"Servers refuse mail from {stamp.hostname} by its reputation: {_servers(distrusting)}.")
+        closing.append(_OF_DISTRUST)
+    told = [[*_entry(entry), *_remedies(entry)] for entry in (*waiting, *distrusting)]
+    return _compose(alert_title(entries), " ".join(opening), told, " ".join(closing), to, stamp)
+
+
+_OF_WAITING = (
+    "`mta dead` lists all that needs a person. Where only one of several recipients of a message is meant, add"
+    " --recipient with its address."
+)
+_OF_DISTRUST = (
+    "Nobody else tells of a bad reputation. What a server refused for now is tried again by itself; what it refused for good"
+    " went back to its sender. Its answer says what it holds against this mail system, and often where to ask: look whether"
+    " something here sends what it should not, whether the address has a name that leads back to it, and have the address"
+    " taken off the list. You hear of the same servers again in a day, if it goes on."
+)
+
+
+def _servers(entries: Sequence[Entry]) -> str:
+    names = dict.fromkeys(safe_text(entry.remote_host or entry.recipient.rpartition("@")[2]) for entry in entries)
+    shown = list(names)[:_SERVERS_NAMED]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
 def _compose(title: str, opening: str, entries: Sequence[list[str]], closing: str, to: str, stamp: Stamp) -> bytes:

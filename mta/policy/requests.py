@@ -5,7 +5,7 @@ Rules: a relative value counts from MAIL, in a header field too; an instant is k
 refused at MAIL, a field by its name behind the content. A parameter and a field of the same meaning that differ are a
 mistake of the program, and refused; where they agree, the parameter counts. Of MT-PRIORITY, MT-Priority, Priority and
 Precedence the first that is there decides. RFC 2852 sections 2 and 4; RFC 4865 sections 3, 4.2 and 5.2.2; RFC 6710
-sections 3 and 4.1; RFC 6758 section 3.1; RFC 6531 section 3.4; RFC 2156 (Priority, Latest-Delivery-Time,
+sections 3 and 4.1; RFC 6758 section 3.1; RFC 6531 section 3.4; RFC 8689 section 2; RFC 2156 (Priority, Latest-Delivery-Time,
 Deferred-Delivery); RFC 3339.
 """
 
@@ -24,7 +24,7 @@ from mta.policy.header import Field, HeaderError, Section
 
 DEADLINE, RELEASE, PRIORITY = "Latest-Delivery-Time", "Deferred-Delivery", "MT-Priority"
 """The header fields."""
-PARAMETERS = frozenset({"BY", "HOLDFOR", "HOLDUNTIL", "MT-PRIORITY", "SMTPUTF8"})
+PARAMETERS = frozenset({"BY", "HOLDFOR", "HOLDUNTIL", "MT-PRIORITY", "REQUIRETLS", "SMTPUTF8"})
 SAME_INSTANT = 5.0
 """Seconds by which a parameter and a field may differ and still mean the same: dates have whole seconds, and a program
 makes one before the other."""
@@ -52,13 +52,15 @@ _BULK_PRECEDENCES = ("bulk", "list", "junk")
 @dataclass(frozen=True, slots=True)
 class Requests:
     """Of the parameters of MAIL. `priority` None: none was given; `hold_request` as in `NewMessage`; `utf8`: addresses and
-    header section may be UTF-8, which says nothing of whether they are."""
+    header section may be UTF-8, which says nothing of whether they are; `require_tls`: it goes on by servers with
+    REQUIRETLS alone."""
 
     priority: int | None = None
     deliver_by: DeliverBy | None = None
     not_before: float | None = None
     hold_request: str = ""
     utf8: bool = False
+    require_tls: bool = False
 
 
 NO_REQUESTS = Requests()
@@ -89,7 +91,7 @@ def mail_requests(parameters: Mapping[str, str | None], now: float, max_hold: fl
     priority = parameters.get("MT-PRIORITY", "0")
     if priority is None or not _NUMBER.match(priority):
         return BAD_PRIORITY
-    if parameters.get("SMTPUTF8") is not None:
+    if parameters.get("SMTPUTF8") is not None or parameters.get("REQUIRETLS") is not None:
         return BAD_PARAMETER
     try:
         deliver_by = _deliver_by(parameters["BY"], now, strict=strict) if "BY" in parameters else None
@@ -102,7 +104,8 @@ def mail_requests(parameters: Mapping[str, str | None], now: float, max_hold: fl
         if deliver_by is not None and not_before >= deliver_by.at:
             return Reply(501, "5.5.4", "A message can't be held until its deadline has passed")
     level = int(priority) if "MT-PRIORITY" in parameters else None
-    return Requests(level, deliver_by, not_before, request, utf8="SMTPUTF8" in parameters)
+    utf8, require_tls = "SMTPUTF8" in parameters, "REQUIRETLS" in parameters
+    return Requests(level, deliver_by, not_before, request, utf8=utf8, require_tls=require_tls)
 
 
 def _deliver_by(value: str | None, now: float, *, strict: bool) -> DeliverBy:

@@ -16,12 +16,14 @@ Rules:
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from mta.model.address import AddressError, check_domain, parse_literal
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.model.tls import TlsDemand
+from mta.policy.destinations import Relay
 from mta.policy.networks import Standing, plain, standing
 from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, Randomness, Reach
 
@@ -51,7 +53,7 @@ class RoutingRules:
 class Route:
     """The hosts for a domain, in the order to be tried. `answers` holds what needs no lookup (an address literal's).
     `skipped` says in words what was left out and why; `looped_at` is our own name where the list has it; `not_asked` is
-    how many hosts there are beyond `HOST_LIMIT`."""
+    how many hosts there are beyond `HOST_LIMIT`. `secure`: DNSSEC vouches for them."""
 
     domain: str
     exchangers: tuple[MailExchanger, ...]
@@ -59,6 +61,7 @@ class Route:
     skipped: tuple[str, ...] = ()
     looped_at: str = ""
     not_asked: int = 0
+    secure: bool = False
 
     @property
     def lookups(self) -> tuple[str, ...]:
@@ -68,11 +71,22 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address to connect to. `host` is the exchanger's name, or the address literal."""
+    """An address to connect to. `host` is the exchanger's or relay's name, or the address literal. DNSSEC vouches for the
+    name if `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any.
+    `source` is where to connect from, "" wherever; `hop` names what mail a session there may carry, "" that of the
+    destination alone; `demand` is what is asked of its encryption where the route decides that."""
 
     host: str
     address: str
     preference: int
+    secure_name: bool = False
+    secure: bool = False
+    canonical: str = ""
+    port: int = 25
+    relay: Relay | None = None
+    source: str = ""
+    hop: str = ""
+    demand: TlsDemand | None = None
 
 
 # ---------------------------------------------------------------- what needs no MX lookup
@@ -100,6 +114,11 @@ def _literal(domain: str) -> Route:
 # ---------------------------------------------------------------- what the MX answer means
 def plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     """The hosts to look up, by preference; equal ones in an order that `chance` decides."""
+    route = _plan_exchangers(domain, answer, rules, chance)
+    return replace(route, secure=answer.secure) if isinstance(route, Route) else route
+
+
+def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     match answer.lookup:
         case Lookup.NXDOMAIN:
             return _permanent("5.1.2", f"{domain}: no such domain")
@@ -177,11 +196,17 @@ def plan_candidates(
     hosts = [_judge(exchanger, known[exchanger.host], rules, reach) for exchanger in route.exchangers]
     own = min((host.exchanger.preference for host in hosts if host.own), default=None)
     before = [host for host in hosts if own is None or host.exchanger.preference < own]
-    chosen = _choose(before, rules.max_addresses)
+    chosen = _choose(before, rules)
     if chosen:
-        return chosen
+        return tuple(_vouched(candidate, route, known[candidate.host]) for candidate in chosen)
     looped_at = next((host.exchanger.host for host in hosts if host.own), route.looped_at)
     return _dead_end(route, before, looped_at, not_asked=route.not_asked if own is None else 0)
+
+
+def _vouched(candidate: Candidate, route: Route, answer: AddressAnswer) -> Candidate:
+    """With what DNSSEC says of it."""
+    secure = route.secure and answer.secure
+    return replace(candidate, secure_name=route.secure, secure=secure, canonical=answer.canonical)
 
 
 def _judge(exchanger: MailExchanger, answer: AddressAnswer, rules: RoutingRules, reach: Reach) -> _Host:
@@ -228,8 +253,8 @@ def _alternate(addresses: Sequence[str]) -> Iterator[str]:
     return (address for turn in zip_longest(*families.values()) for address in turn if address)
 
 
-def _choose(hosts: Sequence[_Host], limit: int) -> tuple[Candidate, ...]:
-    """At most `limit` addresses, each once: every host's first, then every host's second, and so on; tried in the order
+def _choose(hosts: Sequence[_Host], rules: RoutingRules) -> tuple[Candidate, ...]:
+    """At most `max_addresses`, each once: every host's first, then every host's second, and so on; tried in the order
     of the hosts."""
     seen: set[str] = set()
     entries: list[tuple[int, int, Candidate]] = []
@@ -237,8 +262,9 @@ def _choose(hosts: Sequence[_Host], limit: int) -> tuple[Candidate, ...]:
         fresh = [address for address in dict.fromkeys(map(_text, host.addresses)) if address not in seen]
         seen.update(fresh)
         for rank, address in enumerate(fresh):
-            entries.append((rank, place, Candidate(host.exchanger.host, address, host.exchanger.preference)))
-    taken = sorted(entries, key=lambda entry: entry[:2])[:limit]
+            candidate = Candidate(host.exchanger.host, address, host.exchanger.preference, port=rules.port)
+            entries.append((rank, place, candidate))
+    taken = sorted(entries, key=lambda entry: entry[:2])[: rules.max_addresses]
     return tuple(candidate for _, _, candidate in sorted(taken, key=lambda entry: (entry[1], entry[0])))
 
 

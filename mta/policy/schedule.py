@@ -13,6 +13,8 @@ URGENT_REST = 1.0
 """The rest for urgent mail, in seconds: a code is not to wait for what befell a newsletter, and nobody is hammered."""
 LAST_TRY = 1.0
 """Seconds before a deadline within which no further try is planned."""
+GREYLIST_WAIT = 300.0
+"""Seconds after which a server that greylists us is tried again for the first time: what most of them ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,12 @@ def interval(policy: RetryPolicy, attempt: int, chance: float) -> float:
     return wait * (1 - policy.jitter + 2 * policy.jitter * chance)
 
 
+def greylist_wait(policy: RetryPolicy, chance: float) -> float:
+    """The wait before the first retry at a server that greylists us, in seconds; at most a tenth longer than that, and never
+    shorter, since whoever comes too early may have to begin anew."""
+    return min(GREYLIST_WAIT, policy.max_interval) * (1 + chance / 10)
+
+
 def used_up(policy: RetryPolicy, attempts: int, expires_at: float, now: float) -> bool:
     """Whether age or attempts (those made so far) are spent."""
     return now >= expires_at or bool(policy.max_attempts and attempts >= policy.max_attempts)
@@ -72,13 +80,16 @@ def next_attempt(
     chance: float,
     at_least: float = 0.0,
     deadline: float | None = None,
+    wait: float | None = None,
 ) -> float | None:
     """When to try again after attempt number `attempt` failed for the time being at `now`; None: give up. `at_least` is a
-    wait that the failure itself demands (greylisting, a doubt). Never later than `expires_at`. A wait that would pass
-    `deadline` is half of what is left instead, as long as that is a second: so there is a last try before it."""
+    wait that the failure itself demands (a doubt), `wait` one in place of the schedule's. Never later than `expires_at`. A
+    wait that would pass `deadline` is half of what is left instead, as long as that is a second: so there is a last try
+    before it."""
     if used_up(policy, attempt, expires_at, now):
         return None
-    at = before_deadline(now, now + max(interval(policy, attempt, chance), at_least), deadline)
+    own = interval(policy, attempt, chance) if wait is None else wait
+    at = before_deadline(now, now + max(own, at_least), deadline)
     return min(at, expires_at)
 
 

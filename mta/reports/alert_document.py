@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 
 from mta.model.instant import rfc3339
+from mta.policy.wisdom import category
 from mta.spool.base import DueNotice
 
 VERSION = 1
@@ -37,6 +38,7 @@ def _message(notice: DueNotice) -> dict[str, object]:
         "subject": notice.subject or None,
         "status": notice.status.value,
         "reply": {"code": reply.code, "enhanced": reply.enhanced, "text": reply.text},
+        "category": category(reply, notice.phase).value or None,
         "remote_host": notice.remote_host or None,
         "attempts": notice.attempts,
         "doubts": notice.doubts,

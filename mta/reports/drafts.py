@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mta.model.category import Category
 from mta.model.envelope import Kind, MailClass, Notice
 from mta.model.lifecycle import Status
 from mta.policy import dsn_text
@@ -12,13 +13,15 @@ from mta.policy.dsn_mail import compose_dsn
 from mta.policy.dsn_return import Returned, returned
 from mta.policy.notices import wanted_by
 from mta.policy.report_mail import Entry, alert_title, compose_alert, compose_report, report_title
+from mta.policy.wisdom import category
 from mta.spool.base import DueNotice
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A mail of ours: `about` is the queue id of the message it tells of, "" for several; `told` are the marks that go
-    out with it; `compose` gives its content; `priority` is inherited from what it tells of (RFC 6710 section 4.6)."""
+    out with it; `compose` gives its content; `priority` and `require_tls` are inherited from what it tells of (RFC 6710
+    section 4.6, RFC 8689 section 5)."""
 
     kind: Kind
     mail_class: MailClass
@@ -28,6 +31,7 @@ class Draft:
     told: tuple[DueNotice, ...]
     compose: Callable[[Stamp], bytes]
     priority: int = 0
+    require_tls: bool = False
 
 
 def dsn_draft(step: Sequence[DueNotice], original: bytes, *, withheld: str = "") -> Draft:
@@ -62,6 +66,7 @@ def dsn_draft(step: Sequence[DueNotice], original: bytes, *, withheld: str = "")
         told=tuple(step),
         compose=lambda stamp: compose_dsn(dsn, stamp),
         priority=first.priority,
+        require_tls=first.require_tls,
     )
 
 
@@ -73,7 +78,7 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
         kind=kind,
         mail_class=MailClass.NORMAL,
         to=to,
-        subject=titled(len(entries)),
+        subject=titled(entries),
         about=notices[0].queue_id if len(notices) == 1 else "",
         told=tuple(notices),
         compose=lambda stamp: compose(entries, to, stamp),
@@ -81,8 +86,9 @@ def collected_draft(kind: Kind, to: str, notices: Sequence[DueNotice]) -> Draft:
 
 
 def returns_whole(step: Sequence[DueNotice]) -> bool:
-    """Whether the message itself goes back: RET=FULL is about failures alone (RFC 3461 section 4.3)."""
-    return any(notice.ret == "FULL" and notice.notice is Notice.DSN_FAILED for notice in step)
+    """Whether the message itself goes back: RET=FULL is about failures alone (RFC 3461 section 4.3); what needs encryption
+    never does (RFC 8689 section 5)."""
+    return not step[0].require_tls and any(notice.ret == "FULL" and notice.notice is Notice.DSN_FAILED for notice in step)
 
 
 def _undecided(step: Sequence[DueNotice]) -> bool:
@@ -117,7 +123,11 @@ def _dsn_recipient(notice: DueNotice) -> DsnRecipient:
         doubts=notice.doubts,
         orcpt=notice.orcpt,
         notify=notice.notify,
+        category=category(notice.reply, notice.phase),
     )
+
+
+_NEED_A_PERSON = frozenset({Status.DEAD, Status.IN_DOUBT})
 
 
 def _entry(notice: DueNotice) -> Entry:
@@ -134,4 +144,5 @@ def _entry(notice: DueNotice) -> Entry:
         reply=notice.reply,
         remote_host=notice.remote_host,
         unwanted=not wanted_by(notice.notify, of_sender),
+        distrusted=notice.status not in _NEED_A_PERSON and category(notice.reply, notice.phase) is Category.REPUTATION,
     )

@@ -230,6 +230,7 @@ class Reports:
             expires_at=self._settings.schedules[draft.mail_class].expires_at(now),
             warn_at=None,
             priority=draft.priority,
+            require_tls=draft.require_tls,
         )
         return _Mail(draft, message, content)
 

@@ -7,6 +7,7 @@ end the connection before the handshake (RFC 3207 section 4.2).
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -53,23 +54,51 @@ class Client(aiosmtplib.SMTP):
     other than 220, which to us is a value like any reply. No timeout is left to the library: its `wait_for` loses a
     cancellation that comes together with a reply (Python 3.11), `asyncio.timeout` does not."""
 
-    def __init__(self, address: str, port: int, hostname: str, timeouts: Timeouts, inbox: Inbox) -> None:
+    def __init__(
+        self, address: str, port: int, hostname: str, timeouts: Timeouts, inbox: Inbox, *, source: str = "",
+        tls: tuple[ssl.SSLContext, str] | None = None,
+    ) -> None:  # fmt: skip
+        """`source` is where to connect from, "" wherever; `tls`, with the server's name in it, begins with the first
+        octet."""
         super().__init__(hostname=address, port=port, local_hostname=hostname, start_tls=False, use_tls=False)
         self._address, self._port, self._timeouts = address, port, timeouts
         self._inbox = inbox
+        self._local, self._tls = (source, 0) if source else None, tls
         self.tcp: asyncio.Transport | None = None
         """The TCP transport, also once TLS runs above it and after the connection has ended; None: never connected."""
         self.dialogue: Dialogue | None = None
+        self.secured = False
+        """TLS that was to begin with the first octet has come about."""
 
     async def _create_connection(self, timeout: float | None) -> aiosmtplib.SMTPResponse:
         loop = asyncio.get_running_loop()
         protocol = Dialogue(loop, self._on_connection_lost, self._inbox)
-        self._inbox.expect()
+        if self._tls is None:
+            self._inbox.expect()
+        protocol.upgrading = self._tls is not None
         async with asyncio.timeout(self._timeouts.connect):
-            self.tcp, _ = await loop.create_connection(lambda: protocol, self._address, self._port)
+            self.tcp, _ = await loop.create_connection(
+                lambda: protocol, self._address, self._port, local_addr=self._local
+            )
         self.transport, self.protocol, self.dialogue = self.tcp, protocol, protocol
+        if self._tls is not None:
+            await self._begin_tls(protocol, *self._tls)
+            self._inbox.expect()
         async with asyncio.timeout(self._timeouts.greeting):
             return await protocol.read_response(None)
+
+    async def _begin_tls(self, protocol: Dialogue, context: ssl.SSLContext, name: str) -> None:
+        """Octets in clear before it end the connection, as those behind the 220 to STARTTLS do."""
+        loop = asyncio.get_running_loop()
+        assert self.tcp is not None  # noqa: S101 - it was made just now
+        async with asyncio.timeout(self._timeouts.command):
+            try:
+                self.transport = await loop.start_tls(self.tcp, protocol, context, server_hostname=name)
+            except ssl.SSLError:  # a ValueError too, where a certificate is no good
+                raise
+            except ValueError as error:
+                raise ConnectionError(f"TLS can't ask for this host name: {error}") from error
+        protocol.transport, protocol.upgrading, self.secured = self.transport, False, True
 
 
 async def complaint(call: Awaitable[object], timeout: float | None = None) -> Exception | None:

@@ -1,26 +1,32 @@
-"""Open sessions between two transactions, and how many connections each destination has (RFC 5321 sections 4.1.1.10 and
-4.5.4.1; conformance CLI-15).
+"""Open sessions between two transactions, and how many connections there are (RFC 5321 sections 4.1.1.10 and 4.5.4.1;
+conformance CLI-15).
 
 Rules: a session that is out of step, spoken to while idle, old or much used is never handed out; what idles too long is
 ended with QUIT in the background, where it delays nobody but who would be one connection too many: a connection counts
-until its end, and an idle one makes room.
+until its end, and an idle one makes room. Idle sessions are kept by hop (a destination, or a relay) and carry mail of that
+hop alone; connections are counted for all hops together that share their limits, as these are at the moment of asking.
 """
 
 import asyncio
-from collections import Counter
+import math
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from mta.ports import Session
+from mta.ports import Session, Share
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseLimits:
-    """Seconds of idling and of age, transactions per session, connections per destination."""
+    """Seconds of idling and of age, transactions per session where nothing else is said."""
 
     idle: float = 5.0
     age: float = 300.0
     transactions: int = 100
-    per_destination: int = 20
+
+
+def each_for_itself(hop: str) -> Share:
+    return Share(hop, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +36,38 @@ class _Idle:
 
 
 class SessionPool:
-    """`ports.Sessions`. Belongs to one event loop; `limits` may be replaced."""
+    """`ports.Sessions`. Belongs to one event loop."""
 
-    def __init__(self, limits: ReuseLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: ReuseLimits, share: Callable[[str], Share] = each_for_itself) -> None:
+        self._limits, self._share = limits, share
         self._idle: dict[str, list[_Idle]] = {}
         self._partings: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
+        self._counted: dict[str, deque[str]] = {}
+        """By hop, under which name each of its connections is counted: who shares with whom may change."""
+        self._ending: Counter[str] = Counter()
         self._freed: dict[str, asyncio.Event] = {}
+        self._renewed_at = -math.inf
+
+    def open(self, destination: str) -> int:
+        name = self._share(destination).name
+        return self._open[name] - self._ending[name]
 
     async def room(self, destination: str) -> None:
-        while self._open[destination] >= self.limits.per_destination:
-            if idle := self._idle.get(destination):
-                self._expire(destination, idle[0].session)
-            await self._freed.setdefault(destination, asyncio.Event()).wait()
-        self._open[destination] += 1
+        while self._open[(share := self._share(destination)).name] >= share.sessions:
+            self._make_room(share.name)
+            await self._freed.setdefault(share.name, asyncio.Event()).wait()
+        self._open[share.name] += 1
+        self._counted.setdefault(destination, deque()).append(share.name)
 
     def gone(self, destination: str) -> None:
-        self._open[destination] -= 1
-        if not self._open[destination]:
-            del self._open[destination]
-        if freed := self._freed.pop(destination, None):
+        name = self._counted[destination].popleft()
+        if not self._counted[destination]:
+            del self._counted[destination]
+        self._open[name] -= 1
+        if not self._open[name]:
+            del self._open[name]
+        if freed := self._freed.pop(name, None):
             freed.set()
 
     def take(self, destination: str) -> Session | None:
@@ -60,32 +77,53 @@ class SessionPool:
             if not waiting:
                 del self._idle[destination]
             kept.expiry.cancel()
-            if self._fit(kept.session):
+            if self._fit(destination, kept.session):
                 return kept.session
             self.dismiss(destination, kept.session)
         return None
 
     def give(self, destination: str, session: Session) -> None:
-        if not self._fit(session):
+        if not self._fit(destination, session):
             self.dismiss(destination, session)
             return
-        expiry = asyncio.get_running_loop().call_later(self.limits.idle, self._expire, destination, session)
+        expiry = asyncio.get_running_loop().call_later(self._limits.idle, self._expire, destination, session)
         self._idle.setdefault(destination, []).append(_Idle(session, expiry))
+        if (share := self._share(destination)).name in self._freed or self._open[share.name] > share.sessions:
+            self._make_room(share.name)
 
     def dismiss(self, destination: str, session: Session) -> None:
         task = asyncio.get_running_loop().create_task(session.quit())
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
-        task.add_done_callback(lambda _: self.gone(destination))
+        name = self._counted[destination][0]
+        self._ending[name] += 1
+        task.add_done_callback(lambda _: self._ended(destination, name))
 
-    async def close(self) -> None:
-        """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
+    def renew(self) -> None:
+        """Ends every idle session, and those in use after their transaction: what they were opened under has changed."""
+        self._renewed_at = asyncio.get_running_loop().time()
         for destination in list(self._idle):
             for kept in self._idle.pop(destination):
                 kept.expiry.cancel()
                 self.dismiss(destination, kept.session)
+
+    async def close(self) -> None:
+        """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
+        self.renew()
         if self._partings:
             await asyncio.wait(self._partings)
+
+    def _ended(self, destination: str, name: str) -> None:
+        self._ending[name] -= 1
+        if not self._ending[name]:
+            del self._ending[name]
+        self.gone(destination)
+
+    def _make_room(self, name: str) -> None:
+        """Ends the idle session that was used first, of any hop that is counted there."""
+        hop = next((hop for hop in self._idle if name in self._counted.get(hop, ())), None)
+        if hop is not None:
+            self._expire(hop, self._idle[hop][0].session)
 
     def _expire(self, destination: str, session: Session) -> None:
         """Idle for long enough, or in the way of another connection."""
@@ -99,6 +137,8 @@ class SessionPool:
             del self._idle[destination]
         self.dismiss(destination, session)
 
-    def _fit(self, session: Session) -> bool:
+    def _fit(self, destination: str, session: Session) -> bool:
         age = asyncio.get_running_loop().time() - session.opened_at
-        return session.usable and session.transactions < self.limits.transactions and age < self.limits.age
+        most = self._share(destination).transactions or self._limits.transactions
+        young = age < self._limits.age and session.opened_at > self._renewed_at
+        return young and session.usable and session.transactions < most

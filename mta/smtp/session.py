@@ -18,12 +18,16 @@ import aiosmtplib
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
+from mta.model.tls import OPPORTUNISTIC, TlsDemand
 from mta.ports import EnvelopeReplies, Timeouts
 from mta.smtp.chunking import Chunks
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
+from mta.smtp.identity import Unproven, chain_of, verify
 from mta.smtp.inbox import Inbox
+from mta.smtp.login import log_in
 from mta.smtp.outflow import Outflow
 from mta.smtp.replies import Answer, observation, parse_extensions
+from mta.smtp.verification import Contexts, failure, reason
 from mta.smtp.wire import Wire
 
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
@@ -32,8 +36,8 @@ _GO_AHEAD = 354
 
 
 class SmtpSession:
-    """A connection whose greeting was read (`ports.Session`). `host` is the name of the server, also in TLS; `address`
-    where it was found; `hostname` is ours."""
+    """A connection whose greeting was read (`ports.Session`). `host` is the name of the server, also in TLS where the demand
+    has no other; `address` where it was found; `hostname` is ours."""
 
     def __init__(
         self,
@@ -43,21 +47,24 @@ class SmtpSession:
         address: str,
         hostname: str,
         timeouts: Timeouts,
-        context: ssl.SSLContext,
+        contexts: Contexts,
     ) -> None:
         if client.tcp is None or client.dialogue is None:
             raise ValueError("a session needs a connected client")
         self.host, self.address = host, address
         self.extensions: Mapping[str, str] = {}
-        self.tls = ""
+        self.tls = self.verified = ""
+        self.demand = OPPORTUNISTIC
         self.transactions = 0
         self.opened_at = asyncio.get_running_loop().time()
         self._client, self._inbox, self._hostname = client, inbox, hostname
-        self._timeouts, self._context = timeouts, context
+        self._timeouts, self._contexts = timeouts, contexts
         self._tcp = self._transport = client.tcp
         self._dialogue: Dialogue = client.dialogue
         self._wire = Wire(inbox, self._tcp, self._tcp)
         self._over = False
+        if client.secured:
+            self._encrypted(cast("asyncio.Transport", client.transport))
 
     @property
     def usable(self) -> bool:
@@ -71,39 +78,56 @@ class SmtpSession:
             self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
             return self._observed(phase, answer)
 
-    async def starttls(self) -> Observation:
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
         with self._closed_by_exceptions():
             self._speak_by(self._dialogue)
             if not self._inbox.in_step:
                 return self._observed(Phase.STARTTLS, self._inbox.unasked())
             self._inbox.expect()
-            error = await complaint(self._start_tls(), self._timeouts.command)
+            error = await complaint(self._start_tls(demand), self._timeouts.command)
             answer = self._inbox.take() or unanswered(error, self._timeouts.command)
-            return self._handshaken(error) if answer.code == 220 else self._observed(Phase.STARTTLS, answer)
+            return self._handshaken(error, demand) if answer.code == 220 else self._observed(Phase.STARTTLS, answer)
 
-    async def _start_tls(self) -> None:
+    async def _start_tls(self, demand: TlsDemand) -> None:
         lines = (f"{keyword} {parameters}" for keyword, parameters in self.extensions.items())
         self._client.last_ehlo_response = aiosmtplib.SMTPResponse(250, "\n".join(("", *lines)))
         self._dialogue.upgrading = True
         try:
-            await self._client.starttls(server_hostname=self.host, tls_context=self._context, timeout=None)
+            host = self.address if self.host.startswith("[") else self.host  # there are no address literals in TLS
+            name, context = demand.server_name or host, self._contexts.of(demand)
+            await self._client.starttls(server_hostname=name, tls_context=context, timeout=None)
+        except ssl.SSLError:  # a ValueError too, where a certificate is no good
+            raise
         except ValueError as error:
             raise ConnectionError(f"TLS can't ask for this host name: {error}") from error
         finally:
             self._dialogue.upgrading = False
 
-    def _handshaken(self, error: Exception | None) -> Observation:
+    def _handshaken(self, error: Exception | None, demand: TlsDemand) -> Observation:
         """After the 220. What was learnt in clear is forgotten (RFC 3207 section 4.2)."""
         transport = cast("asyncio.Transport | None", self._client.transport)
         if error is not None or transport is None:
             self.abort()
-            seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
-            return Observation(Phase.TLS, seen, finding("4.7.5", f"TLS handshake failed: {str(error) or seen}"))
+            return handshake_failed(error)
+        self._encrypted(transport)
+        self.extensions = {}
+        return self.prove(demand)
+
+    def _encrypted(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._wire = Wire(self._inbox, transport, self._tcp)
-        self.extensions = {}
         connection = transport.get_extra_info("ssl_object")
         self.tls = f"{connection.version()} {connection.cipher()[0]}"
+
+    def prove(self, demand: TlsDemand) -> Observation:
+        """Whether the server of an encrypted session is who it has to be; one that is not is left."""
+        try:
+            self.verified = verify(demand, chain_of(self._transport.get_extra_info("ssl_object")))
+        except Unproven as flaw:
+            self.abort()
+            self.tls = ""
+            return Observation(Phase.TLS, Seen.LOST, finding("4.7.5", str(flaw)), flaw.result)
+        self.demand = demand
         return Observation(Phase.TLS, Seen.REPLY)
 
     async def _ask(self, *words: str) -> Answer:
@@ -114,6 +138,22 @@ class SmtpSession:
         timeout = self._timeouts.command
         error = await complaint(self._client.execute_command(*(it.encode() for it in words), timeout=None), timeout)
         return self._inbox.take() or unanswered(error, timeout)
+
+    # ------------------------------------------------ who we are
+    async def authenticate(self, user: str, password: str) -> Observation:
+        if not self.tls:
+            raise RuntimeError("a password is given inside TLS alone")
+        with self._closed_by_exceptions():
+            offered = self.extensions.get("AUTH", "")
+            return self._observed(Phase.AUTH, await log_in(self._say, offered, user, password))
+
+    async def _say(self, line: str) -> Answer:
+        self._speak_by(self._wire)
+        if not self._inbox.in_step:
+            return self._inbox.unasked()
+        self._inbox.expect()
+        self._wire.write(f"{line}\r\n".encode("ascii"))
+        return await self._inbox.answer(self._timeouts.command)
 
     # ------------------------------------------------ the transaction
     async def envelope(
@@ -275,6 +315,12 @@ class SmtpSession:
         except BaseException:
             self.abort()
             raise
+
+
+def handshake_failed(error: Exception | None) -> Observation:
+    seen = Seen.TIMEOUT if isinstance(error, TimeoutError) else Seen.LOST
+    text = f"TLS handshake failed: {reason(error) or seen}"
+    return Observation(Phase.TLS, seen, finding("4.7.5", text), failure(error))
 
 
 def _code(seen: Observation | None) -> int | None:

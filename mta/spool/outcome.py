@@ -256,7 +256,7 @@ def _doubt(
 ) -> None:
     row.attempts, row.doubts, row.in_flight = row.attempts + 1, row.doubts + 1, 0
     row.remote_host, row.remote_address = row.doubt_host, row.doubt_address
-    row.reply_code, row.reply_enhanced, row.reply_text = None, lost.enhanced, lost.text
+    row.reply_code, row.reply_enhanced, row.reply_text, row.category = None, lost.enhanced, lost.text, ""
     rest = doubts.rest_of(as_member(DoubtOrder, row.doubt_order, DoubtOrder.DEFAULT))
     row.next_at = None if rest is None else effects.now + rest
     detail = {"attempt": row.attempts, "server": row.remote_host, "address": row.remote_address, "phase": "final",

@@ -146,7 +146,7 @@ async def test_a_terminal_without_unicode_is_served(shell: Shell, daemon: Contro
 # ---------------------------------------------------------------- without one
 @pytest.mark.parametrize("name", [name for name, spec in COMMANDS.items() if spec.refs.value == "none"])
 def test_a_daemon_that_is_not_there_is_69_with_a_hint(shell: Shell, name: str) -> None:
-    line = one_line(done := shell.run(name))
+    line = one_line(done := shell.run(*name.split()))
     assert done.returncode == 69
     assert f"{shell.folder}/c.sock" in line
     assert "mta serve" in line
@@ -227,8 +227,8 @@ def test_help_names_every_command(shell: Shell) -> None:
     done = shell.run("--help")
     assert done.returncode == 0
     for name in ("serve", "check", "demo", *COMMANDS):
-        assert f"\n  {name} " in done.stdout
-        assert shell.run(name, "--help").returncode == 0
+        assert f"\n  {name.split()[0]} " in done.stdout
+        assert shell.run(*name.split(), "--help").returncode == 0
 
 
 def test_mta_alone_says_how_it_is_used(shell: Shell) -> None:
@@ -245,7 +245,8 @@ def test_B52_check_tells_the_effective_values_and_what_to_beware_of(shell: Shell
     assert "warning: postmaster: not set" in done.stdout
     document = json.loads(shell.run("check", "--json").stdout)
     assert document["effective"]["spool.retention"] == "30 days"
-    assert [warning["key"] for warning in document["warnings"]] == ["postmaster", "hostname"]
+    keys = [warning["key"] for warning in document["warnings"]]
+    assert [it for it in keys if it != "tls.dane"] == ["postmaster", "hostname"]  # that is about this machine's resolver
 
 
 def test_B52_every_mistake_is_a_line_with_file_line_and_key(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mta.app import settings
+from mta.config.checks import warnings
 from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.model import Config
@@ -63,8 +64,11 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
     found = dict(effective(read(tmp_path, TABLES)))
     assert found["destination[1].rate"] == "100 in 1 minute"
     assert found["destination[1].messages_per_session"] == "20"
-    assert found["route[1].via"] == "smtps://relay.example.net:465, smtp://[2001:db8::1]:26, mx"
-    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "nothing is suppressed"
+    assert found["route[1].via"] == (
+        "smtps://relay.example.net:465, logged in there as us@er (inside TLS, with a certificate for relay.example.net), "
+        "else smtp://[2001:db8::1]:26 (inside TLS if it has it), else the servers of its domain (mx)"
+    )
+    assert dict(effective(read(tmp_path, "")))["suppression.keep"] == "no address is suppressed but by `mta suppression add`"
 
 
 @pytest.mark.parametrize(
@@ -88,3 +92,35 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     assert any(str(problem).startswith(key) for problem in caught.value.problems), caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("share", "shared", "by_servers"), [("true", True, False), ("false", False, False), ('"mx"', False, True)]
+)
+def test_who_shares_is_said_in_three_ways(tmp_path: Path, share: str, shared: bool, by_servers: bool) -> None:
+    (rule,) = settings.destinations(read(tmp_path, f'[[destination]]\nmatch = "*"\nshare = {share}')).rules
+    assert (rule.shared, rule.by_servers) == (shared, by_servers)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[[destination]]\nmatch = "*"\nshare = "all"', 'expected true, false or "mx"'),
+        ('[[destination]]\nmatch = "*"\nshare = 1', 'expected true, false or "mx"'),
+        ('[[destination]]\nmatch = "*"\nburst = 5', "burst says nothing without rate"),
+    ],
+)
+def test_a_mistake_in_limits_says_what_was_expected(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+    assert any(says in str(problem) for problem in caught.value.problems), caught.value.problems
+
+
+def test_limits_of_what_goes_by_a_relay_are_warned_of(tmp_path: Path) -> None:
+    route = '[[route]]\nmatch = ["*.example.com", "example.org"]\nvia = "smtp://relay.example.net:587"\n'
+    tables = (
+        '[[destination]]\nmatch = ["*.example.com", "other.example"]\nrate = "1/1s"\n'
+        '[[destination]]\nmatch = "relay.example.net"\nmax_sessions = 3\n[[destination]]\nmatch = "*"\nmax_sessions = 2\n'
+    )
+    (warned,) = [it for it in warnings(read(tmp_path, route + tables)) if it.key == "destination"]
+    assert "*.example.com" in str(warned) and 'match = "relay.example.net"' in str(warned)

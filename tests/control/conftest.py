@@ -17,8 +17,11 @@ from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient
 from mta.model.events import Fact
 from mta.model.lifecycle import Event
 from mta.model.reply import Reply
+from mta.policy.acceptance import Locals
+from mta.policy.destinations import Destinations
 from mta.spool.base import DoubtPolicy, MessageView, RecipientResult, Settlement, Spool, SpoolRefusal, Trial
 from mta.spool.sqlite import open_sqlite
+from mta.suppressions import Suppressions, SuppressionSettings
 
 NOW = 1767323045.678  # 2026-01-02T03:04:05.678Z
 
@@ -40,6 +43,9 @@ class Present:
 
     def rates(self) -> Mapping[str, float]:
         return {"accepted": 3, "sent": 0}
+
+    def categories(self) -> Mapping[str, int]:
+        return {"mailbox-full": 2}
 
     def wake(self, destination: str) -> None:
         self.woken.append(destination)
@@ -142,7 +148,9 @@ def desk_over(spool: Spool, present: Present, facts: list[Fact]) -> Desk:
     async def resubmit(view: MessageView, key: str) -> str:
         raise SpoolRefusal(f"not here: {view.queue_id} {key}")
 
-    return Desk(spool, present, Clock(present), facts.append, "mail.example.com", "0.1.0", resubmit, HealthRules)
+    rules = SuppressionSettings(0, Locals("mail.example.com", frozenset(), {}, None), Destinations())
+    kept = Suppressions(rules, spool, Clock(present), facts.append)
+    return Desk(spool, present, Clock(present), facts.append, "mail.example.com", "0.1.0", resubmit, HealthRules, kept)
 
 
 async def exchange(path: Path, request: bytes, *, half_close: bool = False) -> str:

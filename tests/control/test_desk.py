@@ -52,9 +52,11 @@ async def test_status_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom, pr
     }
     assert document["destinations"] == [
         {"domain": "example.org", "pending": 3, "sessions": 1, "suspended_until": "2026-01-02T03:05:05.678Z",
-         "last_reply": "451 4.3.0 try later"},
-        {"domain": "example.net", "pending": 1, "sessions": 0, "suspended_until": None, "last_reply": None},
-        {"domain": "idle.example", "pending": 0, "sessions": 2, "suspended_until": None, "last_reply": None},
+         "last_reply": "451 4.3.0 try later", "limit": None},
+        {"domain": "example.net", "pending": 1, "sessions": 0, "suspended_until": None, "last_reply": None,
+         "limit": None},
+        {"domain": "idle.example", "pending": 0, "sessions": 2, "suspended_until": None, "last_reply": None,
+         "limit": None},
     ]  # fmt: skip
     assert (document["sessions"], document["held"], document["damaged"], document["untold"]) == (3, [], 0, 0)
 
@@ -113,6 +115,13 @@ async def test_who_authenticated_is_shown(desk: Desk, mail: Mailroom) -> None:
     named, unnamed = await mail.accept(submitter="shop"), await mail.accept()
     assert (await do(desk, "show", named))["submitter"] == "shop"
     assert (await do(desk, "show", unnamed))["submitter"] is None
+
+
+async def test_tls_09_what_a_message_asks_of_encryption_is_shown(desk: Desk, mail: Mailroom) -> None:
+    required, optional = await mail.accept(require_tls=True), await mail.accept(tls_optional=True)
+    for queue_id, found in ((required, (True, False)), (optional, (False, True))):
+        document = await do(desk, "show", queue_id)
+        assert (document["require_tls"], document["tls_optional"]) == found
 
 
 async def test_what_is_scheduled_is_listed_alone(desk: Desk, mail: Mailroom, present: Present) -> None:
@@ -301,3 +310,23 @@ async def test_trouble_of_the_spool_is_try_again_later(desk: Desk, mail: Mailroo
 
     monkeypatch.setattr(mail.spool, "order", fail)
     assert (await refused(desk, "retry", queue_id)).code == 75
+
+
+async def test_a_person_s_retry_of_a_suppressed_address_is_done_and_noted(desk: Desk, mail: Mailroom) -> None:
+    queue_id = await mail.dead("ann@example.org")
+    await desk.do(parse_command(["suppression", "add", "ann@example.org", "--reason", "gone"]))
+    [change] = (await desk.do(parse_command(["retry", queue_id])))["changed"]
+    assert (change["after"], "suppressed" in change["note"]) == ("pending", True)
+    await desk.do(parse_command(["suppression", "remove", "ann@example.org"]))
+    [change] = (await desk.do(parse_command(["retry", queue_id])))["changed"]
+    assert change["note"] == "due now"
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", " add", " remove a@b.test c@d.test", " add a@b.test --reason=", " list x", " add a@b.test --for soon", " add a b"],
+)
+def test_a_wrong_order_about_suppressions_is_64(words: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        parse_command(f"suppression{words}".split())
+    assert refused.value.code == 64

@@ -10,7 +10,7 @@ from mta.control.desk import Desk
 from mta.control.errors import CommandError, Exit
 from mta.control.health import HealthRules
 from mta.control.render import render, shown_as
-from mta.control.state import DestinationState
+from mta.control.state import DestinationState, LimitState
 from mta.control.words import span
 from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, Notice
 from mta.model.events import Fact, Ordered
@@ -37,6 +37,7 @@ async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom,
         "normal      0 waiting",
         "bulk        1 waiting, the oldest for 2 h 5 min",
         "last minute 3 accepted",
+        "refusals    2 mailbox-full (since the start)",
         "held        example.net (mta release --domain example.net)",
         "",
         "DESTINATION  WAITING  SESSIONS  RESTS UNTIL  LAST REPLY",
@@ -182,6 +183,27 @@ async def test_each_standing_order_names_what_lifts_it(desk: Desk) -> None:
     assert held in (await text(desk, "status")).splitlines()
 
 
+async def test_status_says_what_limits_a_destination_and_why(desk: Desk, present: Present) -> None:
+    plain = LimitState(allowed=5, cap=20)
+    learned = LimitState(allowed=3, cap=3, learned="421 4.7.0 too many \x1b connections")
+    rate = LimitState(allowed=2, cap=2, configured=True, rate="100/1m", next_at=NOW + 2, group="*shared:*.example.net")
+    for name, limit in (("a.example", plain), ("b.example", learned), ("c.example.net", rate)):
+        present.at[name] = DestinationState(1, None, "", limit)
+    shown = (await text(desk, "status")).splitlines()
+    assert shown[shown.index("") + 1 :][-3:] == [
+        "DESTINATION    LIMITS",
+        "b.example      3 of at most 3 sessions (learned); it said: 421 4.7.0 too many \\x1b connections",
+        "c.example.net  2 of at most 2 sessions (configured); messages 100/1m, the next at 03:04:07Z; "
+        "shared as *shared:*.example.net",
+    ]
+    found = {it["domain"]: it["limit"] for it in (await desk.do(parse_command(["status"])))["destinations"]}
+    assert found["a.example"]["why"] == "default" and found["b.example"]["why"] == "learned"
+    assert found["c.example.net"] == {
+        "allowed": 2, "cap": 2, "why": "configured", "learned_from": None, "rate": "100/1m",
+        "next_message_at": "2026-01-02T03:04:07.678Z", "shared_as": "*shared:*.example.net",
+    }  # fmt: skip
+
+
 async def test_verbs_say_what_they_did(desk: Desk, mail: Mailroom) -> None:
     queue_id = await mail.accept()
     assert await text(desk, "hold", queue_id) == f"{queue_id} ann@example.org: pending -> held\n"
@@ -194,7 +216,7 @@ async def test_B54_nothing_from_outside_reaches_the_terminal_raw(desk: Desk, mai
     evil = "\x1b[2J\x9b31m\r\n\u202egpj"
     queue_id = await mail.accept(subject=evil, message_id=f"<{evil}@example.com>")
     await mail.settle("example.org", Event.GAVE_UP, Reply(451, "4.3.0", evil), remote_id=evil, phase=evil, tls=evil)
-    present.at["example.org"] = DestinationState(1, None, evil)
+    present.at["example.org"] = DestinationState(1, None, evil, LimitState(1, 1, learned=evil, group=evil))
     for words in (("status",), ("queue",), ("dead",), ("show", queue_id)):
         shown = await text(desk, *words)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
@@ -211,11 +233,13 @@ def test_a_command_s_words_are_read_as_that_command(name: str, facts: list[Fact]
     examples = {"sender": "", "status": "held", "class": "bulk", "older-than": "5m", "limit": "7", "domain": "example.org"}
     examples["scheduled"] = ""
     options = {"resolve": {"sent": ""}, "queue": examples, "retry": {"domain": "example.org"}, "hold": {"all": ""},
-               "resend": {"key": "k-2"}}.get(
+               "resend": {"key": "k-2"}, "suppression add": {"reason": "so it is", "for": "30d"}}.get(
         name, {}
     )
     refs = ("--x", "<a b@c>") if name in ("cancel", "release") else ("--x",) if name in ("show", "resolve", "resend") else ()
     if name == "backup":
         refs = ("/a folder/spool copy.db",)
+    if name in ("suppression add", "suppression remove"):
+        refs = ('"a b"@example.org',)
     command = Command(name, refs, options)
     assert parse_command(words_of(command)) == command

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mta.delivery.attempt import Means
+from mta.delivery.complaints import Complaints
 from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
+from mta.delivery.security import Security, SecurityRules
 from mta.delivery.signing import Signing
 from mta.delivery.worker import Delivery, DeliverySettings
 from mta.doorbell import Doorbell
@@ -28,7 +30,9 @@ from mta.ports import (
     MailExchanger,
     MxAnswer,
     Reach,
+    StsPolicies,
     Timeouts,
+    TlsaAnswer,
 )
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.pool import ReuseLimits, SessionPool
@@ -57,6 +61,11 @@ class Names:
     """The name service: domain -> (preference, host, address) lists, or an answer."""
 
     zones: dict[str, list[tuple[int, str, str]] | MxAnswer] = field(default_factory=dict)
+    secure: bool = False
+    """What DNSSEC says of MX records and addresses."""
+    tlsas: dict[str, TlsaAnswer] = field(default_factory=dict)
+    """By host; where there is nothing, that is secure. `asked` are the hosts that were asked for."""
+    asked: list[str] = field(default_factory=list)
 
     async def mail_exchangers(self, domain: str) -> MxAnswer:
         zone = self.zones.get(domain)
@@ -64,7 +73,8 @@ class Names:
             return MxAnswer(Lookup.NXDOMAIN, detail="no such domain")
         if isinstance(zone, MxAnswer):
             return zone
-        return MxAnswer(Lookup.FOUND, tuple(MailExchanger(preference, host) for preference, host, _ in zone))
+        exchangers = tuple(MailExchanger(preference, host) for preference, host, _ in zone)
+        return MxAnswer(Lookup.FOUND, exchangers, secure=self.secure)
 
     async def addresses(self, host: str) -> AddressAnswer:
         found = tuple(
@@ -74,7 +84,11 @@ class Names:
             for _, name, address in zone
             if name == host
         )
-        return AddressAnswer(Lookup.FOUND, found) if found else AddressAnswer(Lookup.NODATA)
+        return AddressAnswer(Lookup.FOUND, found, secure=self.secure) if found else AddressAnswer(Lookup.NODATA)
+
+    async def tlsa(self, host: str, port: int) -> TlsaAnswer:
+        self.asked.append(host)
+        return self.tlsas.get(host, TlsaAnswer(Lookup.NODATA, secure=True))
 
 
 @dataclass
@@ -84,8 +98,10 @@ class House:
     pool: SessionPool
     hosts: HostMemory
     names: Names
+    security: Security
     clock: Clock
     facts: list[Fact]
+    router: Router
     count: int = 0
 
     async def submit(
@@ -104,6 +120,8 @@ class House:
         envid: str = "",
         asks: Mapping[str, tuple[str, str]] | None = None,
         utf8: bool = False,
+        require_tls: bool = False,
+        tls_optional: bool = False,
     ) -> str:
         """The queue id. `asks`: NOTIFY and ORCPT by recipient."""
         self.count += 1
@@ -130,6 +148,8 @@ class House:
             ret=ret,
             envid=envid,
             utf8=utf8,
+            require_tls=require_tls,
+            tls_optional=tls_optional,
         )
         buffer = self.spool.buffer()
         buffer.write(content)
@@ -177,6 +197,8 @@ async def house(
     doubt_delay: float | None = 600.0,
     signing: Signing | None = None,
     wrap: Callable[[SqliteSpool], SqliteSpool] = lambda spool: spool,
+    rules: SecurityRules | None = None,
+    policies: StsPolicies | None = None,
 ):
     clock = clock or Hands()
     doubts = DoubtPolicy(doubt_delay is not None, doubt_delay or 0)
@@ -185,14 +207,16 @@ async def house(
     )
     spool = wrap(opened)
     names, hosts, pool, facts = Names(), HostMemory(), SessionPool(ReuseLimits()), []
-    rules = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
-    router = Router(names, lambda addresses: Reach(), rules, random.Random(1))
-    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, port)
+    routing = RoutingRules(frozenset({"mail.example.com"}), frozenset(), port, allow_private_addresses=True)
+    router = Router(names, lambda addresses: Reach(), routing, random.Random(1))
+    security = Security(names, policies, rules or SecurityRules(), facts.append)
+    opener = Opener(connector or SmtpConnector("mail.example.com", timeouts), pool, hosts, security)
     settings = DeliverySettings(dict.fromkeys(MailClass, policy), doubts)
-    means = Means(spool, Letters(spool, signing or Signing()), pool, opener, router, hosts)
+    letters = Letters(spool, signing or Signing())
+    means = Means(spool, letters, pool, opener, router, hosts, Complaints(facts.append))
     delivery = Delivery(settings, means, clock, random.Random(2), facts.append)
     try:
-        yield House(spool, delivery, pool, hosts, names, clock, facts)
+        yield House(spool, delivery, pool, hosts, names, security, clock, facts, router)
     finally:
         await pool.close()
         await spool.close()

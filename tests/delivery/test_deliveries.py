@@ -237,6 +237,31 @@ async def test_b50_a_reply_that_does_not_come_in_time_is_found_in_doubt_by_the_n
             assert (it.status, it.doubts, it.attempts) == (Status.IN_DOUBT, 1, 1)
 
 
+async def test_b50_a_claim_that_comes_while_deliveries_stop_goes_back_untried(tmp_path: Path, monkeypatch):
+    """It is in no list yet when what is under way is ended, and must not come as far as its dot after that."""
+    async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
+        one_mx(home)
+        queue_id = await home.submit("a@example.org")
+        claim, asked, stopped = home.spool.claim, asyncio.Event(), asyncio.Event()
+
+        async def late(*arguments: object) -> object:
+            found = await claim(*arguments)
+            asked.set()
+            await stopped.wait()
+            return found
+
+        monkeypatch.setattr(home.spool, "claim", late)
+        task = asyncio.create_task(home.deliver())
+        await asked.wait()
+        await home.delivery.stop(10)
+        stopped.set()
+        assert (await task).idle
+        assert not mx.connections
+        it = await home.recipient(queue_id)
+        assert (it.status, it.attempts) == (Status.PENDING, 0)
+        assert await home.spool.next_due("example.org", home.clock.now()) == home.clock.now(), "due at once"
+
+
 # ---------------------------------------------------------------- our own trouble
 async def test_the_mark_that_can_not_be_made_keeps_the_dot_from_being_sent(tmp_path: Path, monkeypatch):
     async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:

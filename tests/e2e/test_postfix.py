@@ -3,14 +3,17 @@
 import asyncio
 import email
 import shutil
+import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import dns.flags
 import pytest
 
 from tests.e2e.reports import delivery_status
 from tests.e2e.world import World
+from tests.support.certificates import in_zone, tlsa
 from tests.support.daemon import free_port, until
 from tests.support.postfix import Postfix
 
@@ -41,6 +44,28 @@ async def test_a_message_goes_to_postfix_in_tls_and_is_found_in_its_mailbox(runn
     assert line["tls"].startswith("TLSv1.3")
     assert "TLSv1.3" in (await daemon.cli("show", queue_id)).out
     assert "Anonymous TLS connection established" in postfix.log
+
+
+async def test_tls_03_dane_with_postfix_as_the_server(running: World, postfix: Postfix) -> None:
+    """The record is its certificate's: verified. Its name is that of nobody we know: with `verify`, nothing arrives."""
+    daemon, zones = running.daemon, running.dns.zones
+    certificate = ssl.PEM_cert_to_DER_cert((postfix.folder / "conf" / "cert.pem").read_text())
+    owner = f"_{running.port}._tcp.mx1.real.test"
+    running.dns.flags |= dns.flags.AD
+    zones[owner, "TLSA"] = in_zone([tlsa(3, 1, 2, certificate)])
+    first = await daemon.submit("ann@real.test")
+    await until(lambda: daemon.has(first, "sent"))
+    (sent,) = [it for it in (await daemon.show(first))["timeline"] if it["event"] == "sent"]
+    assert sent["policy"] == "dane verified"
+    await until(lambda: postfix.mail("ann@real.test"))
+
+    running.configure("", destination=[{"match": "real.test", "tls": "verify"}])
+    running.configure("tls", dane=False)
+    await daemon.reload()
+    second = await daemon.submit("bob@real.test")
+    waiting = await until(lambda: daemon.has(second, "dead"))
+    assert waiting["reply"]["enhanced"] == "4.7.5" and "certificate is not valid" in waiting["reply"]["text"]
+    assert postfix.mail("bob@real.test") == []
 
 
 async def test_several_recipients_are_one_transaction_with_their_own_results(running: World, postfix: Postfix) -> None:

@@ -1,5 +1,7 @@
 """Counters since start and over the last minute."""
 
+from dataclasses import replace
+
 import pytest
 
 from mta.model.events import Accepted, Fact, Ordered, Refused, Reported, Settled, Trouble
@@ -61,3 +63,10 @@ def test_the_rate_forgets_what_is_older_than_a_minute():
     ticks.at += 10_000
     shown = metrics.snapshot()
     assert (shown.since_start["sent"], shown.per_minute["sent"]) == (90, 0)
+
+
+def test_refusals_are_counted_by_their_kind():
+    metrics = Metrics(Ticks())
+    for kind in ("mailbox-full", "greylisting", "greylisting", ""):
+        metrics(replace(settled("deferred"), category=kind))
+    assert list(metrics.snapshot().categories.items()) == [("greylisting", 2), ("mailbox-full", 1)]

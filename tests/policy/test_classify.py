@@ -22,7 +22,8 @@ SAMPLES = {
     "timeout": Seen.TIMEOUT,
 }
 EXPECTED = {
-    Phase.BANNER: "220 hello", Phase.STARTTLS: "220 go", Phase.RCPT: "250 ok", Phase.DATA: "354 go", Phase.QUIT: "221 bye",
+    Phase.BANNER: "220 hello", Phase.STARTTLS: "220 go", Phase.AUTH: "235 welcome", Phase.RCPT: "250 ok",
+    Phase.DATA: "354 go", Phase.QUIT: "221 bye",
 }  # fmt: skip
 WITHOUT_REPLY = (Phase.CONNECT, Phase.TLS, Phase.BODY)
 
@@ -35,6 +36,7 @@ helo     | GO            | NEXT 4.5.0    | NEXT 4.3.2    | NEXT 4.3.2    | NO 5.
 starttls | ANEW          | ANEW          | CLEAR         | NEXT 4.3.2    | CLEAR        | CLEAR        | CLEAR
 tls      | -             | -             | -             | -             | -            | -            | -
 ehlo-tls | GO            | NEXT 4.5.0    | NEXT 4.3.2    | NEXT 4.3.2    | NO 5.7.1     | NO 5.7.1     | NO 5.3.2
+auth     | GO            | NEXT 4.5.0    | NEXT 4.7.0    | NEXT 4.3.2    | NEXT 4.7.8   | NEXT 4.7.8   | NEXT 4.7.8
 mail     | GO            | NEXT 4.5.0    | NEXT 4.0.0    | NEXT 4.3.2    | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
 rcpt     | GO            | NEXT 4.5.0    | DEFER_R 4.0.0 | NEXT 4.3.2    | FAIL_R 5.0.0 | FAIL_R 5.0.0 | FAIL_R 5.0.0
 data     | DEFER_D 4.5.0 | DEFER_D 4.5.0 | DEFER_R 4.0.0 | NEXT 4.3.2    | FAIL_M 5.0.0 | FAIL_M 5.0.0 | FAIL_M 5.0.0
@@ -53,6 +55,7 @@ helo     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 starttls | ANEW        | ANEW                | ANEW
 tls      | ANEW        | ANEW                | ANEW
 ehlo-tls | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
+auth     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 mail     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 rcpt     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
 data     | NEXT 4.5.0  | NEXT 4.4.2          | NEXT 4.4.2
@@ -113,7 +116,7 @@ CELLS = cells(REPLIES) + cells(TROUBLE)
 
 
 def test_the_matrix_is_whole() -> None:
-    assert len(CELLS) == len(TABLE) * len(SAMPLES) == 15 * 10
+    assert len(CELLS) == len(TABLE) * len(SAMPLES) == 16 * 10
     assert {phase for phase, _, _ in CELLS} == set(TABLE)
     assert {name for _, name, _ in CELLS} == set(SAMPLES)
 
@@ -184,6 +187,18 @@ QUIRKS = [
     (Phase.MAIL, "530 Must issue a STARTTLS command first", TLS, "SAME with-tls"),
     (Phase.MAIL, "530 5.7.0 STARTTLS first", after(Change.WITH_TLS, starttls_offered=True), "NEXT 4.7.10"),
     (Phase.MAIL, "530 5.7.0 authenticate", Situation(starttls_offered=True, tls=True), "FAIL_M 5.7.0"),
+    (Phase.MAIL, "530 5.7.0 STARTTLS first", Situation(starttls_offered=True, relay=True), "SAME with-tls"),
+    (Phase.MAIL, "530 5.7.0 authenticate", Situation(starttls_offered=True, tls=True, relay=True), "NEXT 4.7.8"),
+    (Phase.MAIL, "538 5.7.11 encrypt", Situation(relay=True), "NEXT 4.7.8"),
+    (Phase.MAIL, "550 5.7.1 not this sender", Situation(relay=True), "FAIL_M 5.7.1"),
+    (Phase.RCPT, "530 5.7.0 authenticate", Situation(relay=True), "NEXT 4.7.8"),
+    (Phase.RCPT, "535 5.7.8 who?", Situation(relay=True), "NEXT 4.7.8"),
+    (Phase.RCPT, "550 5.1.1 nobody", Situation(relay=True), "FAIL_R 5.1.1"),
+    (Phase.DATA, "530 5.7.0 authenticate", Situation(relay=True), "NEXT 4.7.8"),
+    (Phase.DATA, "530 5.7.0 authenticate", Situation(), "FAIL_M 5.7.0"),
+    (Phase.AUTH, "454 4.7.0 later", Situation(relay=True), "NEXT 4.7.0"),
+    (Phase.AUTH, "535 5.7.8 wrong", Situation(relay=True), "NEXT 4.7.8"),
+    (Phase.AUTH, "535 wrong", Situation(relay=True), "NEXT 4.7.8"),
     (Phase.MAIL, "530 authenticate", Situation(), "FAIL_M 5.7.10"),
     (Phase.MAIL, "530 5.7.1 authenticate", TLS, "FAIL_M 5.7.1"),
     (Phase.MAIL, "538 encrypt", TLS, "FAIL_M 5.7.10"),

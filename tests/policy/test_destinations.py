@@ -4,6 +4,7 @@ import pytest
 
 from mta.model.tls import TlsLevel
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule, matches
+from mta.policy.rates import Rate
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,23 @@ def test_the_first_table_that_matches_holds_and_without_one_the_defaults() -> No
 def test_a_relay_is_named_without_user_and_password() -> None:
     assert str(Relay("2001:db8::1", 465, "mta", True, "secret")) == "smtps://[2001:db8::1]:465"
     assert "secret" not in repr(Relay("relay.example.net", 587, "mta", password="secret"))
+
+
+def test_who_shares_limits_and_which_they_are() -> None:
+    relay, other = Relay("relay.example.net", 587), Relay("other.example.net", 25)
+    provider = DestinationRule(("gmail.example", "*.gmail.example"), max_sessions=7, shared=True)
+    by_servers = DestinationRule(("*.mx.example",), messages_per_session=3, by_servers=True)
+    of_relay = DestinationRule(("relay.example.net",), max_sessions=4, rate=Rate(1, 60, 1))
+    plain = DestinationRule(("*",), max_sessions=9)
+    tables = Destinations(
+        (provider, by_servers, of_relay, plain), (RouteRule(("*.out.example",), (relay, other, None)),)
+    )
+    assert tables.group("gmail.example") == tables.group("eu.gmail.example") == "*shared:gmail.example,*.gmail.example"
+    assert not tables.limits("gmail.example").one_site and tables.limits("gmail.example").sessions == 7
+    assert tables.group("a.mx.example") == "a.mx.example"
+    assert tables.group("a.mx.example", "mx1.host") == tables.group("b.mx.example", "mx1.host") != "a.mx.example"
+    assert tables.limits("a.mx.example").messages == 3
+    assert tables.group("a.out.example") == tables.group("smtp://relay.example.net:587") == "smtp://relay.example.net:587"
+    assert tables.limits("a.out.example").sessions == 4 == tables.limits("smtp://relay.example.net:587").sessions
+    assert tables.limits("smtp://other.example.net:25").sessions == 9
+    assert (tables.group("example.org"), tables.limits("example.org").sessions) == ("example.org", 9)

@@ -3,6 +3,7 @@
 import email
 import email.policy
 import re
+from dataclasses import replace
 from email.message import EmailMessage, Message
 
 import pytest
@@ -381,3 +382,24 @@ def test_dates_at_the_ends_of_the_calendar():
 def test_two_stamps_give_two_mails():
     other = Stamp(STAMP.hostname, STAMP.at, "<other@mail.example.com>", "=_other")
     assert compose_dsn(dsn(recipient(), header=HEADER), other) != compose_dsn(dsn(recipient(), header=HEADER), STAMP)
+
+
+@pytest.mark.parametrize(
+    ("reply", "category", "words"),
+    [
+        ("550 5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org", "reputation", "does not trust this"),
+        ("554 delivery error: dd This user doesn't have a yahoo.com account", "no-such-user", "There is no such mailbox."),
+        ("550 5.4.1 Recipient address rejected: Access denied", "no-such-user", "There is no such mailbox."),
+        ("550 5.1.10 RESOLVER.ADR.RecipientNotFound", "no-such-user", "There is no such mailbox."),
+        ("552 5.2.2 over quota", "mailbox-full", "Send the message again when its owner has made room."),
+        ("550 5.7.1 no", "", "The server refused it by its own rules."),
+        ("550 5.1.2 no", "", "There is no such domain."),
+    ],
+)
+def test_what_a_server_means_is_said_in_words(reply: str, category: str, words: str):
+    """The server's words outweigh a status that says something else."""
+    told = replace(recipient(reply=parse_reply(int(reply[:3]), [reply[4:]])), category=category)
+    text = text_of(compose_dsn(dsn(told), STAMP))
+    assert words in text
+    assert "takes no mail" not in text
+    assert "could be reached" not in text

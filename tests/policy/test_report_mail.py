@@ -130,3 +130,26 @@ def test_b38_addresses_beyond_ascii_can_be_read(compose: Compose):
     content = compose([it], "postmaster@example.com", STAMP)
     assert content.isascii()
     assert all(words in body(content) for words in ("<jörg@bücher.example>", "<用户@example.com>", "a\\u202eb"))
+
+
+DISTRUST = parse_reply(554, ["5.7.1 Client host [192.0.2.1] blocked using zen.spamhaus.org"])
+
+
+def test_q3_a_server_that_does_not_trust_us_is_no_recipient_that_waits():
+    """Quirk Q3 of Table A: what it says of us is quoted, and nobody is told that the mail waits for a person."""
+    content = compose_alert([entry(distrusted=True, reply=DISTRUST)], "postmaster@example.com", STAMP)
+    text = " ".join(body(content).split())
+    assert b"Subject: a server does not trust us\r\n" in content
+    for words in ("blocked using zen.spamhaus.org", "by its reputation: mx1.example.org", "Nobody else tells"):
+        assert words in text
+    assert "nothing more is tried" not in text
+    assert "mta dead" not in text
+
+
+def test_what_needs_a_person_comes_before_what_is_told_beside_it():
+    entries = [entry(1, distrusted=True, reply=DISTRUST), entry(2, status="dead")]
+    content = compose_alert(entries, "postmaster@example.com", STAMP)
+    text = body(content)
+    assert b"Subject: 1 recipient needs a person, a server does not trust us\r\n" in content
+    assert text.index("ann2@example.org") < text.index("ann1@example.org")
+    assert "mta retry" in text

@@ -88,6 +88,7 @@ async def test_the_document_says_what_needs_a_person():
         "subject": "caf\u00e9\n",
         "status": "in_doubt",
         "reply": {"code": 550, "enhanced": "5.1.1", "text": "no such user here"},
+        "category": "no-such-user",
         "remote_host": "mx1.example.org",
         "attempts": 1,
         "doubts": 2,

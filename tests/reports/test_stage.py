@@ -80,6 +80,19 @@ async def test_dsn_10_ret_full_returns_the_whole_message_with_a_failure_alone():
 
 
 @virtual
+async def test_tls_09_of_mail_that_needs_encryption_the_header_alone_goes_back():
+    """Whatever RET says; and the DSN needs encryption too (RFC 8689 section 5)."""
+    body = b"Subject: Your order 1234\r\n\r\n" + b"all of it\r\n" * 20
+    async with running(FakeSpool(original=body)) as desk:
+        desk.spool.mark(ret="FULL", require_tls=True)
+        desk.spool.mark(ret="FULL")
+        await settle()
+        dsns = [(message.require_tls, content.count(b"all of it")) for message, content in desk.sent(Kind.DSN)]
+        assert dsns == [(True, 0), (False, 20)]
+        assert all(b"Your order 1234" in content for _, content in desk.sent(Kind.DSN))
+
+
+@virtual
 async def test_the_postmaster_hears_of_a_failure_that_its_sender_does_not_want_to():
     """DSN-06; and why the sender was not told."""
     async with running(FakeSpool()) as desk:

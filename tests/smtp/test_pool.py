@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mta.model.outcome import Phase
+from mta.ports import Share
 from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.smtp.session import SmtpSession
 from tests.smtp.support import deliver, fact, greeted, unusable
@@ -99,7 +100,7 @@ async def test_a_connection_counts_until_it_has_ended() -> None:
     """A server that allows one connection never sees two: the last one's QUIT is waited for, an idle one makes room."""
     held = Hold("221 2.0.0 bye")
     async with ScriptedMx({"QUIT": held}) as mx:
-        pool = SessionPool(ReuseLimits(per_destination=1))
+        pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 1))
         pool.give("example.org", await admitted(pool, mx))
         room = asyncio.create_task(pool.room("example.org"))
         await mx.until(lambda: "QUIT" in mx.commands)
@@ -111,10 +112,52 @@ async def test_a_connection_counts_until_it_has_ended() -> None:
 
 
 async def test_a_connection_that_came_to_nothing_does_not_count() -> None:
-    pool = SessionPool(ReuseLimits(per_destination=1))
+    pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 1))
     await pool.room("example.org")
     room = asyncio.create_task(pool.room("example.org"))
     await asyncio.sleep(0)
     assert not room.done()
     pool.gone("example.org")
     await asyncio.wait_for(room, 5)
+
+
+async def test_hops_that_share_limits_are_counted_together_and_idle_sessions_of_one_make_room_for_another() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(), lambda hop: Share("all", 2))
+        first, second = await admitted(pool, mx, "a.example"), await admitted(pool, mx, "b.example")
+        assert pool.open("c.example") == 2
+        room = asyncio.create_task(pool.room("c.example"))
+        await asyncio.sleep(0)
+        assert not room.done()
+        pool.give("a.example", first)
+        assert pool.open("c.example") == 1, "what ends is not counted as open"
+        await asyncio.wait_for(room, 5)
+        pool.give("b.example", second)
+        assert pool.take("a.example") is None, "a session carries no mail for another destination"
+        assert pool.take("b.example") is second
+        second.abort()
+        pool.dismiss("b.example", second)
+        pool.gone("c.example")
+
+
+async def test_who_shares_may_change_while_connections_are_open() -> None:
+    names = {"a.example": "a.example", "b.example": "b.example"}
+    pool = SessionPool(ReuseLimits(), lambda hop: Share(names[hop], 1))
+    await pool.room("a.example")
+    names["a.example"] = names["b.example"] = "both"
+    await pool.room("b.example")
+    pool.gone("a.example")
+    assert (pool.open("a.example"), pool._open) == (1, {"both": 1})
+    pool.gone("b.example")
+    assert not pool._open
+
+
+async def test_a_session_carries_as_much_as_the_hop_s_share_says() -> None:
+    """CLI-15."""
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(), lambda hop: Share(hop, 2, transactions=1))
+        session = await admitted(pool, mx)
+        await deliver(session)
+        pool.give("example.org", session)
+        assert pool.take("example.org") is None
+        await pool.close()

@@ -56,18 +56,23 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def toml(table: Mapping[str, Any], prefix: str = "") -> str:
-    """Nested dicts as a TOML document; a list of dicts is an array of tables."""
-    arrays = {key: value for key, value in table.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
-    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping) and key not in arrays}
+    """Nested dicts as a TOML document."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
     lines = [f"[{prefix}]"] if prefix and plain else []
-    lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in plain.items()]
-    lines += [f"[[{json.dumps(key)}]]\n{toml(value)}" for key, values in arrays.items() for value in values]
+    lines += [f"{json.dumps(key)} = {_inline(value)}" for key, value in plain.items()]
     inner = [
         toml(value, f"{prefix}.{json.dumps(key)}" if prefix else json.dumps(key))
         for key, value in table.items()
         if isinstance(value, Mapping)
     ]
     return "\n".join([*lines, *inner]) + "\n"
+
+
+def _inline(value: Any) -> str:
+    """A value on one line; tables within a list too."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(it)}" for key, it in value.items()) + "}"
+    return "[" + ", ".join(map(_inline, value)) + "]" if isinstance(value, list | tuple) else json.dumps(value)
 
 
 @dataclass(frozen=True)

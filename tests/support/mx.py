@@ -10,6 +10,7 @@ the classes below, a tuple of steps, or a function from the command line to a st
 """
 
 import asyncio
+import base64
 import socket
 import ssl
 import struct
@@ -21,8 +22,8 @@ from typing import Any, NoReturn, Self, cast
 import trustme
 
 STAGES = frozenset(
-    ("BANNER", "EHLO", "HELO", "STARTTLS", "TLS", "MAIL", "RCPT", "DATA", "BODY", "BDAT", "FINAL", "RSET", "NOOP", "QUIT")
-)
+    ("BANNER", "EHLO", "HELO", "STARTTLS", "TLS", "AUTH", "MAIL", "RCPT", "DATA", "BODY", "BDAT", "FINAL", "RSET", "NOOP")
+) | {"QUIT"}
 """TLS comes in place of the handshake, BODY when content, or a chunk of it, begins to arrive, before it is read on; BDAT
 behind a chunk, FINAL behind the last one."""
 
@@ -111,7 +112,8 @@ class Connection(asyncio.Protocol):
         self.mx = mx
         self.received = bytearray()
         self.commands: list[str] = []
-        self.tls = False
+        self.tls = mx.implicit
+        self.user = ""
         self.closed = asyncio.Event()
         self._buffer = bytearray()
         self._arrived = asyncio.Event()
@@ -190,13 +192,15 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     async def _command(self, verb: str, line: str) -> None:
-        own = {"EHLO": self._ehlo, "STARTTLS": self._starttls, "DATA": self._data, "BDAT": self._bdat}
+        own = {"EHLO": self._ehlo, "STARTTLS": self._starttls, "AUTH": self._auth, "DATA": self._data, "BDAT": self._bdat}
         plain = {"HELO": "250 mx.example.test", "NOOP": "250 2.0.0 ok", "RSET": "250 2.0.0 ok", "QUIT": "221 2.0.0 bye"}
         if verb in own:
             await own[verb](line)
         elif verb == "MAIL":
             self._rcpts, self._chunks = [], []
-            self._mail = line if await self._stage("MAIL", line, "250 2.1.0 ok") in (250, 252) else ""
+            known = self.user or self.mx.login is None
+            default = "250 2.1.0 ok" if known else "530 5.7.0 Authentication required"
+            self._mail = line if await self._stage("MAIL", line, default) in (250, 252) else ""
         elif verb == "RCPT":
             code = await self._stage("RCPT", line, "250 2.1.5 ok" if self._mail else "503 5.5.1 need MAIL command")
             self._rcpts += [line] if code in (250, 251, 252) else []
@@ -209,6 +213,8 @@ class Connection(asyncio.Protocol):
         lines = ["mx.example.test", *self.mx.extensions]
         if self.mx.tls is not None and not self.tls:
             lines.append("STARTTLS")
+        if self.mx.login is not None and self.tls:
+            lines.append(f"AUTH {self.mx.mechanisms}")
         text = "".join(f"250-{it}\r\n" for it in lines[:-1]) + f"250 {lines[-1]}\r\n"
         await self._stage("EHLO", line, text.encode())
 
@@ -227,6 +233,22 @@ class Connection(asyncio.Protocol):
             raise _Gone from None
         assert transport is not None
         self.transport, self.tls = transport, True
+
+    async def _auth(self, line: str) -> None:
+        _, mechanism, *given = line.split(" ")
+        if mechanism == "PLAIN":
+            _, user, password = _decoded(given[0] if given else await self._asked("")).split("\0")
+        else:
+            user = _decoded(await self._asked("VXNlcm5hbWU6"))
+            password = _decoded(await self._asked("UGFzc3dvcmQ6"))
+        self.mx.logins.append((mechanism, user, password))
+        fits = (user, password) == self.mx.login and self.tls
+        if await self._stage("AUTH", line, "235 2.7.0 welcome" if fits else "535 5.7.8 wrong user or password") == 235:
+            self.user = user
+
+    async def _asked(self, prompt: str) -> str:
+        self._write(f"334 {prompt}\r\n".encode())
+        return await self._line()
 
     async def _data(self, line: str) -> None:
         default = "354 go ahead" if self._rcpts else "554 5.5.1 no valid recipients"
@@ -303,7 +325,8 @@ class Connection(asyncio.Protocol):
 
 class ScriptedMx:
     """`extensions` are the lines of the EHLO reply behind the name; STARTTLS is offered where there is a `tls` context.
-    `host` is an address of 127.0.0.0/8 or ::1; `port` 0 lets the kernel choose."""
+    `host` is an address of 127.0.0.0/8 or ::1; `port` 0 lets the kernel choose. With a `login` (user and password) it is a
+    relay: AUTH by `mechanisms` is offered inside TLS, and wanted before MAIL. `implicit`: TLS from the first octet."""
 
     def __init__(
         self,
@@ -313,7 +336,12 @@ class ScriptedMx:
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        login: tuple[str, str] | None = None,
+        mechanisms: str = "PLAIN LOGIN",
+        implicit: bool = False,
     ) -> None:
+        self.login, self.mechanisms, self.implicit = login, mechanisms, implicit
+        self.logins: list[tuple[str, str, str]] = []
         self.script = dict(script or {})
         assert set(self.script) <= STAGES, "a stage that does not exist"
         self.extensions, self.tls = tuple(extensions), tls
@@ -324,16 +352,18 @@ class ScriptedMx:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, self.address, self.port)
+        self._server = await loop.create_server(
+            self._accept, self.address, self.port, ssl=self.tls if self.implicit else None
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for connection in self.connections:
-            connection.tcp.abort()
-            assert connection.task is not None
-            connection.task.cancel()
+            if connection.task is not None:  # else its handshake failed
+                connection.tcp.abort()
+                connection.task.cancel()
         await asyncio.gather(*(it.task for it in self.connections if it.task), return_exceptions=True)
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -367,6 +397,10 @@ def server_tls(*names: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert(*(names or ("mx.example.test",))).configure_cert(context)
     return context
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
 
 
 def _path(line: str) -> str:

@@ -70,10 +70,11 @@ postlog unix-dgram n - n - 1 postlogd
 
 
 class Postfix:
-    """`folder` is made here; whoever may not enter its parents can't run it (Postfix drops its rights)."""
+    """`folder` is made here; whoever may not enter its parents can't run it (Postfix drops its rights). `settings` are
+    further lines of its main.cf."""
 
-    def __init__(self, folder: Path, host: str, port: int) -> None:
-        self.folder, self.host, self.port = folder, host, port
+    def __init__(self, folder: Path, host: str, port: int, *, settings: str = "") -> None:
+        self.folder, self.host, self.port, self._settings = folder, host, port, settings
         self._access: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -108,7 +109,7 @@ class Postfix:
         values = {
             "folder": self.folder, "host": self.host, "port": self.port, "domain": DOMAIN, "owner": _MAILBOX_OWNER,
         }  # fmt: skip
-        (self._conf / "main.cf").write_text(_MAIN.format(**values))
+        (self._conf / "main.cf").write_text(_MAIN.format(**values) + self._settings)
         (self._conf / "master.cf").write_text(_MASTER.format(**values))
         (self._conf / "mailboxes").write_text("".join(f"{name}@{DOMAIN} {name}/\n" for name in MAILBOXES))
         self._write_access()

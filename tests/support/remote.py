@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding, parse_reply
+from mta.model.tls import OPPORTUNISTIC, TlsDemand
 from mta.ports import EnvelopeReplies
 
 Decide = Callable[[Phase, str, str], "str | Seen | None"]
@@ -26,7 +27,9 @@ class Remotes:
     seen: list[tuple[float, str, tuple[str, ...], bytes]] = field(default_factory=list)
     connects: list[tuple[float, str]] = field(default_factory=list)
 
-    async def connect(self, host: str, address: str, port: int) -> tuple["RemoteSession | None", Observation]:
+    async def connect(
+        self, host: str, address: str, port: int, *, source: str = "", demand: TlsDemand | None = None
+    ) -> tuple["RemoteSession | None", Observation]:
         self.connects.append((asyncio.get_running_loop().time(), address))
         up = await self.observe(Phase.CONNECT, address)
         if up.seen is not Seen.REPLY:
@@ -52,6 +55,8 @@ class RemoteSession:
     host: str
     address: str
     tls: str = ""
+    verified: str = ""
+    demand: TlsDemand = OPPORTUNISTIC
     usable: bool = True
     transactions: int = 0
     opened_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -66,7 +71,10 @@ class RemoteSession:
     async def hello(self, verb: str) -> Observation:
         return await self._observe(Phase(verb.lower()))
 
-    async def starttls(self) -> Observation:
+    async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
+        raise AssertionError("not offered")
+
+    async def authenticate(self, user: str, password: str) -> Observation:
         raise AssertionError("not offered")
 
     async def envelope(

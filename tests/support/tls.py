@@ -21,6 +21,21 @@ def server_context() -> ssl.SSLContext:
     return context
 
 
+@cache
+def issued_to(*names: str) -> ssl.SSLContext:
+    """A server's TLS, with these names or addresses."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority().issue_cert(*names).configure_cert(context)
+    return context
+
+
+def trust_file(folder: Path) -> Path:
+    """What SSL_CERT_FILE has to name for a program that is to trust the authority."""
+    path = folder / "authority.pem"
+    authority().cert_pem.write_to_path(path)
+    return path
+
+
 def client_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     authority().configure_trust(context)

@@ -1,0 +1,100 @@
+"""What the doctor looks with: the real name service and network, and what the configuration says of ourselves."""
+
+import asyncio
+import os
+import socket
+
+from mta.app import settings
+from mta.app.runtime import SystemEntropy
+from mta.app.signing import read_keys
+from mta.config.load import named
+from mta.config.model import Config
+from mta.delivery.route import Router
+from mta.delivery.security import Security
+from mta.dns.reachability import look, source_to
+from mta.dns.resolver import DnsResolver
+from mta.doctor.findings import Finding, Level
+from mta.doctor.sender import SigningKey, look_at_dkim, look_at_dmarc, look_at_name, look_at_spf, our_addresses
+from mta.doctor.way_out import WayOut
+from mta.model.tls import OPPORTUNISTIC, StsPolicy, TlsResult
+from mta.policy.routing import Candidate
+from mta.policy.sts import NoPolicy, parse_policy, policy_id
+from mta.policy.tls import NO_NEEDS, Plan, at_relay
+from mta.ports import Timeouts
+from mta.smtp.connector import SmtpConnector
+from mta.sts.fetch import PolicyServers
+
+PATIENCE = 10.0
+"""Seconds for each step of a conversation: a server that is slower is said to be."""
+FAR_AWAY = ("192.0.2.1", "2001:db8::1")
+"""The route there is the way out; nothing is sent."""
+
+
+class Doctor:
+    """Looks at one configuration. Raises `ConfigError` where a key can't be read, or the machine has no name that could be
+    used."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config if config.hostname else named(config, socket.getfqdn())
+        self._hostname = settings.hostname(self._config)
+        self._resolver = DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad)
+        keys = zip(config.dkim, read_keys(config, os.environ).keys, strict=True)
+        self._keys = [SigningKey(table.domain, table.selector, key.public) for table, key in keys]
+
+    async def examine(self, destination: str) -> list[Finding]:
+        """All there is to say of ourselves, and of `destination` ("": the postmaster's domain, if there is one)."""
+        ours, theirs = await asyncio.gather(self._ourselves(), self._way_out(destination))
+        return ours + theirs
+
+    async def _ourselves(self) -> list[Finding]:
+        resolver = self._resolver
+        outward = [it for route in self._config.route for it in route.source] or [*filter(None, map(source_to, FAR_AWAY))]
+        addresses, found = our_addresses(outward, (await resolver.addresses(self._hostname)).addresses)
+        findings = [*found, *await look_at_name(resolver, self._hostname, addresses)]
+        for domain in self._sender_domains():
+            findings += await look_at_spf(resolver, domain, addresses)
+            findings.append(await look_at_dmarc(resolver, domain))
+        findings += [await look_at_dkim(resolver, key) for key in self._keys]
+        if not self._keys:
+            advice = "make a key: `mta dkim keygen DOMAIN`"
+            findings.append(Finding(Level.WARNING, "DKIM", "nothing is signed: large receivers ask for it", advice))
+        return findings
+
+    def _sender_domains(self) -> list[str]:
+        """Those that mail is sent from, as far as the configuration says."""
+        config = self._config
+        given = [table.domain for table in config.dkim]
+        given += [it for client in config.submission.client for it in client.sender_domains or () if it[:2] != "*."]
+        given += [config.postmaster.rpartition("@")[2].lower()] if config.postmaster and not given else []
+        return list(dict.fromkeys(given))
+
+    async def _way_out(self, destination: str) -> list[Finding]:
+        target = destination or (self._config.postmaster or "").rpartition("@")[2].lower()
+        if not target:
+            advice = "name a domain that you send to: `mta doctor DOMAIN`"
+            return [Finding(Level.NOTE, "the way out", "not looked at", advice)]
+        router = Router(self._resolver, look, settings.routing(self._config, ()), SystemEntropy().stream("routing"))
+        router.destinations = settings.destinations(self._config)
+        security = Security(self._resolver, self, settings.security(self._config), lambda _: None)
+
+        async def plan(candidate: Candidate) -> Plan:
+            if candidate.relay is not None:
+                return at_relay(candidate.demand or OPPORTUNISTIC, candidate.host, NO_NEEDS)
+            return await security.plan(target, candidate, candidate.port, NO_NEEDS)
+
+        limits = Timeouts(connect=PATIENCE, greeting=PATIENCE, command=PATIENCE)
+        way = WayOut(SmtpConnector(self._hostname, limits))
+        return await way.look(target, await router.candidates(target), plan)
+
+    async def of(self, domain: str) -> StsPolicy | None:
+        """The policy as it is published now (`ports.StsPolicies`)."""
+        answer = await self._resolver.texts(f"_mta-sts.{domain}")
+        if not self._config.tls.mta_sts or not policy_id(answer.texts):
+            return None
+        fetched = await PolicyServers(self._resolver, time_limit=PATIENCE)(
+            domain, self._config.delivery.allow_private_addresses
+        )
+        try:
+            return parse_policy(fetched.text) if fetched.result is TlsResult.SUCCESS else None
+        except NoPolicy:
+            return None

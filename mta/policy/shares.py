@@ -1,0 +1,74 @@
+"""With whom a destination shares its limits, and which these are: the configuration, what was learned of servers, and where
+name service leads.
+
+Rules: the first table that matches holds (`policy.destinations`). A cap is the least of what is configured and what was
+learned. Where domains share by their mail servers, a domain stands for itself until it has been routed once; how many are
+remembered is bounded, the longest unused is forgotten.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mta.policy.ceilings import Ceilings
+from mta.policy.destinations import Destinations, Limits
+from mta.ports import Share
+
+ROUTED_LIMIT = 10_000
+SESSIONS = 20
+"""At one destination, where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The most sessions, and why: `learned` from what the servers said, else `configured` for these, or for every one."""
+
+    sessions: int
+    learned: str = ""
+    configured: bool = False
+
+
+class Shares:
+    """One for all parts of a daemon."""
+
+    def __init__(self, destinations: Destinations | None = None, sessions: int = SESSIONS) -> None:
+        self._destinations, self._sessions = destinations or Destinations(), sessions
+        self._servers: OrderedDict[str, str] = OrderedDict()
+        self.ceilings = Ceilings()
+
+    def reconfigure(self, destinations: Destinations, sessions: int) -> None:
+        self._destinations, self._sessions = destinations, sessions
+
+    def name(self, destination: str) -> str:
+        """What all that share limits with `destination` are known by; `destination` may be the name of a relay."""
+        return self._destinations.group(destination, self._servers.get(destination, ""))
+
+    def limits(self, destination: str) -> Limits:
+        return self._destinations.limits(destination)
+
+    def routed(self, destination: str, servers: Iterable[str]) -> None:
+        """The hosts of the best preference that mail for `destination` goes to."""
+        if not self._destinations.by_servers(destination):
+            return
+        self._servers[destination] = ",".join(sorted(set(servers)))
+        self._servers.move_to_end(destination)
+        while len(self._servers) > ROUTED_LIMIT:
+            self._servers.popitem(last=False)
+
+    def cap(self, name: str, limits: Limits) -> Cap:
+        """Of the sessions of all that share `limits` as `name`."""
+        most, ceiling = self.most(name, limits), self.ceilings.of(name)
+        if ceiling is not None and ceiling.sessions == most:
+            return Cap(most, learned=ceiling.reply or "the server had too many")
+        return Cap(most, configured=limits.sessions is not None)
+
+    def most(self, name: str, limits: Limits) -> int:
+        """The sessions of `cap`."""
+        own, ceiling = limits.sessions, self.ceilings.of(name)
+        most = self._sessions if own is None else own
+        return most if ceiling is None else min(most, ceiling.sessions)
+
+    def share(self, hop: str) -> Share:
+        """What the pool of sessions is to keep to."""
+        name, limits = self.name(hop), self.limits(hop)
+        return Share(name, self.most(name, limits), limits.messages)

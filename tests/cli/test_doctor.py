@@ -1,0 +1,105 @@
+"""`mta doctor` as a person runs it, in a small internet of its own."""
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mta.app.doctor import FAR_AWAY
+from mta.dns.reachability import source_to
+from mta.policy.networks import Standing, plain, standing
+from tests.cli.test_main import MTA
+from tests.support.daemon import free_port
+from tests.support.dns_server import DnsServer, Zones
+from tests.support.mx import ScriptedMx, Step, server_tls
+
+OUTWARD = [it for it in map(source_to, FAR_AWAY) if it and standing(plain(it)) is Standing.PUBLIC]
+"""What this machine would be seen as, wherever the test runs."""
+ADDRESSES = OUTWARD or ["203.0.113.5"]
+ZONES: Zones = {
+    ("mail.shop.test", "A"): [it for it in ADDRESSES if ":" not in it] or None,
+    ("mail.shop.test", "AAAA"): [it for it in ADDRESSES if ":" in it] or None,
+    **{(ipaddress.ip_address(it).reverse_pointer, "PTR"): ["mail.shop.test."] for it in ADDRESSES},
+    ("shop.test", "TXT"): ['"v=spf1 a:mail.shop.test -all"'],
+    ("friends.test", "MX"): ["10 mx.friends.test."],
+    ("mx.friends.test", "A"): ["127.0.0.1"],
+}
+
+
+CONFIG = """\
+hostname = "mail.shop.test"
+postmaster = "pat@shop.test"
+[dns]
+nameservers = ["127.0.0.1:{names}"]
+[delivery]
+port = {port}
+allow_private_addresses = true
+[submission]
+listen = ["127.0.0.1:{door}"]
+"""
+
+
+async def run(folder: Path, port: int, *words: str, zones: Zones = ZONES) -> tuple[int, str]:
+    async with DnsServer(zones) as names:
+        config = folder / "mta.toml"
+        config.write_text(CONFIG.format(names=names.address[1], port=port, door=free_port()))
+        command = (MTA, "doctor", "--config", str(config), *words)
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, output.decode()
+
+
+async def test_all_that_decides_is_looked_at_and_said_line_by_line(tmp_path: Path) -> None:
+    async with ScriptedMx(tls=server_tls("mx.friends.test")) as mx:
+        code, output = await run(tmp_path, mx.port, "Friends.test")
+        lines = output.splitlines()
+        assert code == 1
+        assert "ok       the name mail.shop.test: has the addresses " + ", ".join(ADDRESSES) in lines
+        assert "ok       the way to friends.test: leads to mx.friends.test" in lines
+        assert "warning  DKIM: nothing is signed: large receivers ask for it" in lines
+        assert "         -> make a key: `mta dkim keygen DOMAIN`" in lines
+        (tls,) = [line for line in lines if "TLS at mx.friends.test" in line]
+        assert tls.startswith("note     TLS at mx.friends.test: TLSv1.3 ")
+        assert "the certificate proves nothing" in tls
+        assert not any(connection.verbs.count("MAIL") for connection in mx.connections)
+
+
+async def test_json_has_the_same(tmp_path: Path) -> None:
+    async with ScriptedMx() as mx:
+        code, output = await run(tmp_path, mx.port, "--json", "friends.test")
+    findings = json.loads(output)["findings"]
+    assert code == 1, findings
+    assert {"level", "about", "what", "advice"} == set(findings[0])
+    assert "TLS at mx.friends.test" in {it["about"] for it in findings if it["level"] == "warning"}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"BANNER": "554 5.7.1 go away\x1b[2J"}, "turns us away: 554 5.7.1 go away\\x1b[2J"),
+        ({"EHLO": "550 5.7.1 who are you"}, "refuses our EHLO: 550 5.7.1 who are you"),
+    ],
+)
+async def test_what_a_server_says_of_us_is_told_and_fails(tmp_path: Path, script: dict[str, Step], words: str) -> None:
+    async with ScriptedMx(script) as mx:
+        code, output = await run(tmp_path, mx.port, "friends.test")
+    assert code == 2
+    assert words in output
+
+
+async def test_a_closed_port_says_what_may_be_the_matter(tmp_path: Path) -> None:
+    code, output = await run(tmp_path, free_port(), "friends.test")
+    assert code == 2
+    assert "mx.friends.test (127.0.0.1, port " in output
+    assert "as at most clouds" in output
+
+
+@pytest.mark.parametrize(("domain", "words"), [("nobody.test", "no such domain"), ("no domain", "5.1.3")])
+async def test_a_domain_without_a_way(tmp_path: Path, domain: str, words: Sequence[str]) -> None:
+    code, output = await run(tmp_path, free_port(), domain)
+    assert code == 2
+    assert words in output
