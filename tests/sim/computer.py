@@ -175,7 +175,7 @@ class Computer:
         return Runtime(
             clock=self.clock,
             entropy=SystemEntropy(f"{self.course.scenario.seed}/{self._starts}".encode()),
-            resolver=DnsResolver(self.config.dns.nameservers, self.config.dns.timeout),
+            resolver=DnsResolver(self.config.dns.nameservers, self.config.dns.timeout, self.config.dns.trust_ad),
             reachability=lambda addresses: Reach(),
             connector=SmtpConnector("mta.example", self.config.delivery.timeouts),
             listen=listen,
@@ -194,6 +194,8 @@ class _Turns:
 
     def __init__(self, computer: Computer, machine: Machine, spool: Any) -> None:
         self._computer, self._machine = computer, machine
+        self._by_relay = computer.course.scenario.by_relay
+        """They have sessions together."""
         self._passed: dict[Lane, Counter[str]] = {}
         self._urgent: dict[str, list[MailClass]] = {}
         """The turns that were had while urgent mail for a destination waited."""
@@ -224,8 +226,9 @@ class _Turns:
         if not (self._passed or self._urgent) or daemon is None or not daemon.runs:
             return
         standings = daemon.scheduler.standings()
+        relay_at_work = any(standings[it].sessions for it in self._by_relay if it in standings)
         for lane, passed in list(self._passed.items()):
-            if lane[0] in standings:  # it rests, or has sessions
+            if lane[0] in standings or (relay_at_work and lane[0] in self._by_relay):  # it rests, or has sessions
                 del self._passed[lane]
                 continue
             if lane[1] is mail_class:
@@ -239,7 +242,7 @@ class _Turns:
         course = self._computer.course
         for destination, turns in list(self._urgent.items()):
             standing = standings.get(destination)
-            if standing is not None and standing.rests_for:
+            if (standing is not None and standing.rests_for) or destination in self._by_relay:
                 del self._urgent[destination]
             elif standing is None or destination == served:
                 turns.append(mail_class)
