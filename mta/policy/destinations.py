@@ -98,20 +98,20 @@ class Destinations:
         return next((it for it in self.routes if matches(it.patterns, destination)), _DIRECTLY)
 
     # ------------------------------------------------ shared limits
-    def group(self, destination: str, servers: str = "") -> str:
+    def group(self, destination: str, servers: str = "", *, directly: bool = False) -> str:
         """The name of all that share their limits with `destination`, or with a relay (`str(Relay)`, or a hop there):
         whatever goes by the same relay first, what a table with `share` matches, else it alone. `servers` are its mail
-        servers, where they are known."""
-        if relay := self._relay(destination):
+        servers, where they are known. `directly`: at its own servers, whatever its route begins with."""
+        if relay := self._relay(destination, directly=directly):
             return str(relay)
         rule = self.rule(destination)
         if rule.shared:
             return f"*shared:{','.join(rule.patterns)}"
         return f"*mx:{','.join(rule.patterns)}:{servers}" if rule.by_servers and servers else destination
 
-    def limits(self, destination: str) -> Limits:
+    def limits(self, destination: str, *, directly: bool = False) -> Limits:
         """Those of its group. What goes by a relay has those of the table that matches the relay's host."""
-        relay = self._relay(destination)
+        relay = self._relay(destination, directly=directly)
         rule = self.rule(relay.host.lower() if relay else destination)
         one_site = relay is not None or not rule.shared
         return Limits(rule.max_sessions, rule.messages_per_session, rule.rate, one_site)
@@ -119,9 +119,9 @@ class Destinations:
     def by_servers(self, destination: str) -> bool:
         return self.rule(destination).by_servers and self._relay(destination) is None
 
-    def _relay(self, destination: str) -> Relay | None:
+    def _relay(self, destination: str, *, directly: bool = False) -> Relay | None:
         if "://" not in destination:
-            return self.route(destination).vias[0]
+            return None if directly else self.route(destination).vias[0]
         vias = (via for route in self.routes for via in route.vias if via is not None)
         return next((via for via in vias if destination == str(via) or destination.startswith(f"{via.login} ")), None)
 

@@ -69,6 +69,8 @@ class Shares:
         return most if ceiling is None else min(most, ceiling.sessions)
 
     def share(self, hop: str) -> Share:
-        """What the pool of sessions is to keep to."""
-        name, limits = self.name(hop), self.limits(hop)
+        """What the pool of sessions is to keep to. At the servers of a domain these are the domain's own limits, though a
+        relay may come before them in its route."""
+        name = self._destinations.group(hop, self._servers.get(hop, ""), directly=True)
+        limits = self._destinations.limits(hop, directly=True)
         return Share(name, self.most(name, limits), limits.messages)

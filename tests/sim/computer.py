@@ -31,11 +31,12 @@ from mta.unix_socket import SocketTaken
 from tests.sim import invariants
 from tests.sim.course import START, Course
 from tests.sim.disk import Disk
+from tests.sim.faults import RELAY
 from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
 from tests.sim.loop import MACHINE, Machine
 from tests.sim.network import End, Network
-from tests.sim.scenario import Crash, DiskTrouble, Scenario
+from tests.sim.scenario import Crash, DiskTrouble, DomainPlan, Scenario
 
 EPOCH = 1_800_000_000.0
 SERVICE_RESTARTS = 5.0
@@ -174,7 +175,7 @@ class Computer:
         return Runtime(
             clock=self.clock,
             entropy=SystemEntropy(f"{self.course.scenario.seed}/{self._starts}".encode()),
-            resolver=DnsResolver(self.config.dns.nameservers, self.config.dns.timeout),
+            resolver=DnsResolver(self.config.dns.nameservers, self.config.dns.timeout, self.config.dns.trust_ad),
             reachability=lambda addresses: Reach(),
             connector=SmtpConnector("mta.example", self.config.delivery.timeouts),
             listen=listen,
@@ -193,6 +194,8 @@ class _Turns:
 
     def __init__(self, computer: Computer, machine: Machine, spool: Any) -> None:
         self._computer, self._machine = computer, machine
+        self._by_relay = computer.course.scenario.by_relay
+        """They have sessions together."""
         self._passed: dict[Lane, Counter[str]] = {}
         self._urgent: dict[str, list[MailClass]] = {}
         """The turns that were had while urgent mail for a destination waited."""
@@ -223,8 +226,9 @@ class _Turns:
         if not (self._passed or self._urgent) or daemon is None or not daemon.runs:
             return
         standings = daemon.scheduler.standings()
+        relay_at_work = any(standings[it].sessions for it in self._by_relay if it in standings)
         for lane, passed in list(self._passed.items()):
-            if lane[0] in standings:  # it rests, or has sessions
+            if lane[0] in standings or (relay_at_work and lane[0] in self._by_relay):  # it rests, or has sessions
                 del self._passed[lane]
                 continue
             if lane[1] is mail_class:
@@ -238,7 +242,7 @@ class _Turns:
         course = self._computer.course
         for destination, turns in list(self._urgent.items()):
             standing = standings.get(destination)
-            if standing is not None and standing.rests_for:
+            if (standing is not None and standing.rests_for) or destination in self._by_relay:
                 del self._urgent[destination]
             elif standing is None or destination == served:
                 turns.append(mail_class)
@@ -255,7 +259,9 @@ def _config(scenario: Scenario, folder: Path) -> Config:
             "spool": {"url": f"sqlite:{folder}/spool.db", "min_free": "0B"},
             "submission": {"max_connections": settings.max_connections},
             "control": {"socket": f"{folder}/control.sock"},
-            "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS]},
+            "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS], "trust_ad": True},
+            "destination": [_destination(it) for it in scenario.domains if it.tls or it.max_sessions or it.rate],
+            "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if scenario.relay else [],
             "delivery": {
                 "in_doubt": settings.in_doubt,
                 "max_sessions": settings.max_sessions,
@@ -270,3 +276,8 @@ def _config(scenario: Scenario, folder: Path) -> Config:
         },
         context={"base": folder},
     )
+
+
+def _destination(domain: DomainPlan) -> dict[str, object]:
+    given = {"max_sessions": domain.max_sessions, "rate": domain.rate, "burst": domain.burst, "tls": domain.tls}
+    return {"match": domain.name, **{key: value for key, value in given.items() if value}}

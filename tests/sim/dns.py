@@ -32,6 +32,8 @@ class Zone:
 
     mx: tuple[tuple[int, str], ...]
     addresses: Mapping[str, tuple[str, ...]]
+    tlsa: tuple[str, ...] = ()
+    """Of each of its hosts; with them the zone is signed."""
 
 
 class NameService:
@@ -60,11 +62,18 @@ class NameService:
             return question[:2] + _refused(question[2:], fault)
         return question[:2] + _found(question[2:], *self._records(name, kind))
 
-    def _records(self, name: str, kind: str) -> tuple[bool, tuple[str, ...]]:
-        """Whether the name exists, and what it has of this kind."""
-        zone = self._zone_of(name)
-        if zone is None:
-            return False, ()
+    def _records(self, name: str, kind: str) -> tuple[bool, tuple[str, ...], bool]:
+        """Whether the name exists, what it has of this kind, and whether the zone is signed."""
+        service, dot, host = name.partition("._tcp.")
+        zone = self._zone_of(host if dot else name)
+        if zone is None or (dot and not (service == "_25" and host in zone.addresses and zone.tlsa)):
+            return False, (), zone is not None and bool(zone.tlsa)
+        if dot:
+            return True, zone.tlsa if kind == "TLSA" else (), True
+        return *self._plain(zone, name, kind), bool(zone.tlsa)
+
+    @staticmethod
+    def _plain(zone: Zone, name: str, kind: str) -> tuple[bool, tuple[str, ...]]:
         if kind == "MX" and name not in zone.addresses:
             return True, tuple(f"{preference} {host}." for preference, host in zone.mx)
         addresses = zone.addresses.get(name, ())
@@ -117,8 +126,9 @@ def _refused(question: bytes, fault: str) -> bytes:
 
 
 @lru_cache(4096)
-def _found(question: bytes, exists: bool, records: Sequence[str]) -> bytes:
+def _found(question: bytes, exists: bool, records: Sequence[str], secure: bool) -> bytes:
     reply = _reply(question)
+    reply.flags |= dns.flags.AD if secure else 0
     asked = reply.question[0]
     if records:
         reply.answer.append(dns.rrset.from_text_list(asked.name, TTL, "IN", asked.rdtype, records))

@@ -34,6 +34,9 @@ WELL = 4
 """Domains of ten that are always well; most mail goes there, as everywhere."""
 FREQUENT = ("full", "full", "blocklisting", "refuses content", "late", "late", "late")
 """Characters that are drawn more often: what fails for good is rare, and so are replies that nobody waits for."""
+RELAY = "relay.example"
+RELAY_CHARACTERS = ("honest", "421-happy", "rate limiting", "connection limiting", "slow", "silent after the dot", "late")
+"""None that says of itself that it will never take anything: that would be said of no recipient's domain."""
 MANNERS = (
     "plain", "plain", "plain", "pipelined", "pipelined", "hangs up", "half-closes", "resets", "slow", "leaves", "breaks off",
     "twins",
@@ -55,6 +58,8 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
 
     heals_at = days * DAY - DRAINING
     domains = _domains(chance("domains"), heals_at)
+    domains = tuple(_treated(chance(f"treatment/{it.name}"), it) for it in domains)
+    relay = _relay(chance("relay"), heals_at)
     emails = _emails(chance("emails"), domains, messages, heals_at)
     emails = tuple(_timed(chance(f"times/{it.number}"), it) for it in emails)
     emails = tuple(_extended(chance(f"extensions/{it.number}"), it) for it in emails)
@@ -70,7 +75,8 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
         *_orders(chance("orders"), heals_at, emails, domains),
     ]
     faults.sort(key=lambda it: it.at)
-    return Scenario(seed, days, heals_at, _settings(chance("settings")), domains, emails, tuple(faults))
+    by_relay = tuple(chance("by relay").sample([it.name for it in domains], 3)) if relay else ()
+    return Scenario(seed, days, heals_at, _settings(chance("settings")), domains, emails, tuple(faults), relay, by_relay)
 
 
 def _settings(chance: random.Random) -> Settings:
@@ -112,6 +118,33 @@ def _host(chance: random.Random, domain: str, number: int, place: int) -> HostPl
     tls = chance.choice([*["none"] * 7, "good", "good", chance.choice(TLS_FAULTS)])
     address = f"2001:db8:{number + 1:x}::{place + 1}" if chance.random() < 0.15 else f"198.51.{number + 100}.{place + 1}"
     return HostPlan(f"mx{place}.{domain}", address, chance.choice([10, 10, 20]), extensions, tls)
+
+
+def _treated(chance: random.Random, domain: DomainPlan) -> DomainPlan:
+    """Some domains are not treated as the others, some ask for encryption themselves."""
+    change = msgspec.structs.replace
+    match chance.choice(["tls", "dane", "cap", "rate", *[""] * 8]):
+        case "tls":
+            hosts = tuple(change(it, tls=chance.choice(TLS_FAULTS)) for it in domain.hosts)
+            return change(domain, hosts=hosts, tls="encrypt")
+        case "dane":
+            kinds = ("good", "good", "none", *TLS_FAULTS)
+            hosts = tuple(change(it, tls=chance.choice(kinds)) for it in domain.hosts)
+            return change(domain, hosts=hosts, dane=chance.choice(["good", "rolled"]))
+        case "cap":
+            return change(domain, max_sessions=1)
+        case "rate":
+            return change(domain, rate=chance.choice(["6/1m", "30/10m"]), burst=chance.choice([1, 3, 10]))
+    return domain
+
+
+def _relay(chance: random.Random, heals_at: float) -> DomainPlan | None:
+    """Now and then some of the mail goes by a relay, which has its own troubles."""
+    if chance.random() < 0.7:
+        return None
+    host = HostPlan(RELAY, "198.51.98.1", 10, ("PIPELINING", "8BITMIME", "DSN"), "none")
+    start, end = _span(chance, heals_at, 2 * DAY)
+    return DomainPlan(RELAY, (host,), chance.choice(RELAY_CHARACTERS), start * chance.choice([0, 1]), end)
 
 
 def _emails(

@@ -4,11 +4,16 @@ Rules: what a server takes goes into the ledger, and is held against what was su
 has a stream of chance of its own, by its number.
 """
 
+import hashlib
 import random
 import sqlite3
 import ssl
 from collections import Counter
+from functools import cache
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tests.sim import invariants, programs
 from tests.sim.course import START, Course
@@ -26,6 +31,15 @@ LOCAL_LATENCY = 0.0002
 _CERTIFICATE = Path(__file__).with_name("mx.pem")
 
 
+@cache
+def _fingerprint() -> str:
+    """What a DANE record says of the key in the certificate (RFC 6698: selector 1, matching type 1)."""
+    certificate = x509.load_pem_x509_certificate(_CERTIFICATE.read_bytes())
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    octets = certificate.public_key().public_bytes(serialization.Encoding.DER, form)
+    return hashlib.sha256(octets).hexdigest()
+
+
 class Internet:
     """`spool` is looked into for what it says of doubts."""
 
@@ -36,7 +50,10 @@ class Internet:
         self._connections = 0
         self._books: sqlite3.Connection | None = None
         ops = DomainPlan(OPS, (HostPlan(f"mx.{OPS}", "198.51.99.1", 10, ("PIPELINING", "8BITMIME"), "none"),))
-        self._domains = {it.name: it for it in (*course.scenario.domains, ops)}
+        relay = [course.scenario.relay] if course.scenario.relay else []
+        self._domains = {it.name: it for it in (*course.scenario.domains, *relay, ops)}
+        self._hosts_of: dict[str, Host] = {}
+        self._rates: dict[str, list[float]] = {}
         context = self._tls()
         for domain in self._domains.values():
             for plan in domain.hosts:
@@ -48,7 +65,8 @@ class Internet:
 
     # ------------------------------------------------ what there is
     def _tls(self) -> ssl.SSLContext | None:
-        if not any(host.tls in ("good", "dies") for domain in self._domains.values() for host in domain.hosts):
+        domains = self._domains.values()
+        if not any(it.needs_tls or host.tls in ("good", "dies") for it in domains for host in it.hosts):
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(_CERTIFICATE)
@@ -57,26 +75,38 @@ class Internet:
 
     def _build(self, domain: DomainPlan, plan: HostPlan, context: ssl.SSLContext | None) -> None:
         host = Host(
-            domain=domain.name, name=plan.name, address=plan.address, extensions=plan.extensions, tls=plan.tls,
+            domain=domain.name, name=plan.name, address=plan.address, extensions=plan.extensions,
+            tls_now=lambda: self._tls_of(domain, plan), for_all=domain is self._course.scenario.relay,
             character=lambda: self._character(domain), taken=self._taken,
             refused=self._ledger.refused.update,
             chance=random.Random(f"{self._seed}/{plan.name}"), loop=self._course.loop, context=context,
         )  # fmt: skip
-        place = (plan.address, 25)
+        place = (plan.address, 587 if host.for_all else 25)
         self._hosts[place] = domain, plan
         self._network.listen(host.session, *place)
 
-    def _character(self, domain: DomainPlan) -> Honest:
+    def _troubled(self, domain: DomainPlan) -> bool:
         now = self._course.now
-        troubled = domain.since <= now and (domain.until is None or now < domain.until)
-        return CHARACTERS[domain.character if troubled else "honest"]
+        return domain.since <= now and (domain.until is None or now < domain.until)
+
+    def _character(self, domain: DomainPlan) -> Honest:
+        return CHARACTERS[domain.character if self._troubled(domain) else "honest"]
+
+    def _tls_of(self, domain: DomainPlan, plan: HostPlan) -> str:
+        return "good" if domain.needs_tls and not self._troubled(domain) else plan.tls
 
     def _zone_of(self, name: str) -> Zone | None:
         domain = self._domains.get(name) or self._domains.get(name.partition(".")[2])
         if domain is None:
             return None
         mx = tuple((it.preference, it.name) for it in domain.hosts)
-        return Zone(mx, {it.name: (it.address,) for it in domain.hosts})
+        return Zone(mx, {it.name: (it.address,) for it in domain.hosts}, self._tlsa_of(domain))
+
+    def _tlsa_of(self, domain: DomainPlan) -> tuple[str, ...]:
+        if not domain.dane:
+            return ()
+        rolled = domain.dane == "rolled" and self._troubled(domain)
+        return (f"3 1 1 {'00' * 32 if rolled else _fingerprint()}",)
 
     def _dns_trouble(self, name: str) -> str:
         for fault in self._course.lasting(DnsTrouble):
@@ -123,6 +153,7 @@ class Internet:
 
     # ------------------------------------------------ what servers take
     def _taken(self, taken: Taken) -> None:
+        self._check_destination(taken)
         tag = tag_of(taken.content)
         what = f"{tag[0]}.{tag[1]}" if tag else "a mail of the daemon's"
         self._course.tell(f"{taken.host} took {what} for {', '.join(taken.forward_paths)}")
@@ -141,6 +172,13 @@ class Internet:
             if email is not None and submissions is not None:
                 course.check(invariants.of_times(copy, email, submissions[n], touched, course.scenario, START))
             earlier.append(copy)
+
+    def _check_destination(self, taken: Taken) -> None:
+        domain = self._domains[taken.domain]
+        times = self._rates.setdefault(taken.domain, [])
+        times.append(taken.at)
+        self._course.check(invariants.of_encryption(taken, domain))
+        self._course.check(invariants.of_rate(times, domain, self._course.scenario))
 
     def _doubts_of(self, queue_id: str, recipient: str) -> int:
         statement = """SELECT count(*) FROM timeline WHERE message = (SELECT id FROM messages WHERE queue_id = ?)

@@ -16,6 +16,7 @@ from typing import Any
 
 from mta.model.events import Fact, Trouble
 from tests.sim.ledger import Copy, Ledger, Submission, Told, address, body
+from tests.sim.remote import Taken
 from tests.sim.scenario import ClockStep, DomainPlan, Email, Outage, Scenario
 from tests.spool import invariants as at_rest
 
@@ -81,11 +82,28 @@ def of_fact(fact: Fact, disk_is_well: bool) -> Iterator[Violation]:
 
 def of_sessions(domain: str, open_now: int, in_all: int, scenario: Scenario) -> Iterator[Violation]:
     """After a connection to `domain` was begun."""
-    settings = scenario.settings
-    if open_now > settings.max_sessions_per_destination:
+    settings, plan = scenario.settings, scenario.domain(domain)
+    if open_now > (plan.max_sessions if plan and plan.max_sessions else settings.max_sessions_per_destination):
         yield Violation("a destination's sessions are capped", f"{open_now} connections to {domain}")
     if in_all > settings.max_sessions + settings.max_sessions_per_destination * len(scenario.domains):
         yield Violation("all sessions are capped", f"{in_all} connections")
+
+
+def of_encryption(taken: Taken, domain: DomainPlan) -> Iterator[Violation]:
+    if domain.needs_tls and not taken.encrypted:
+        yield Violation("what needs TLS is never sent in clear", f"{taken.host} took mail in clear")
+
+
+def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario) -> Iterator[Violation]:
+    """`times` are when mail of the domain was taken, over all runs of the daemon. Where nobody sets the clock."""
+    if not domain.rate or any(isinstance(it, ClockStep) for it in scenario.faults):
+        return
+    amount, _, period = domain.rate.partition("/")
+    seconds = {"1m": 60.0, "10m": 600.0}[period]
+    for count, since in enumerate(reversed(times[-100:]), 1):
+        allowed = domain.burst + int(amount) * (times[-1] - since + ON_THE_WAY) / seconds
+        if count > allowed + 1:
+            yield Violation("a rate is kept", f"{domain.name}: {count} messages in {times[-1] - since:.1f} s")
 
 
 def of_turns(waiting: str, passed: Counter[str], scenario: Scenario) -> Iterator[Violation]:

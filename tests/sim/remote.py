@@ -40,17 +40,19 @@ class Taken:
     content: bytes
     mail_at: float = 0.0
     """When MAIL came; times are the loop's."""
+    encrypted: bool = False
 
 
 @dataclass
 class Host:
-    """A server at an address. `character` gives the one of the moment; `tls` how STARTTLS goes: none, good, or a fault."""
+    """A server at an address. `character` and `tls_now` give those of the moment; `tls` is how STARTTLS goes: none, good, or
+    a fault."""
 
     domain: str
     name: str
     address: str
     extensions: tuple[str, ...]
-    tls: str
+    tls_now: Callable[[], str]
     character: "Callable[[], Honest]"
     taken: Callable[[Taken], None]
     chance: random.Random
@@ -58,11 +60,20 @@ class Host:
     context: ssl.SSLContext | None = None
     refused: Callable[[Sequence[str]], None] = lambda whom: None
     """Is told for whom mail was refused for good: recipients, or the whole domain."""
+    for_all: bool = False
+    """It takes mail for every domain."""
     visits: int = 0
+    open_now: int = 0
+    turned_away: list[float] = field(default_factory=list)
+    """When somebody was turned away for having too many connections."""
     seen: dict[str, float] = field(default_factory=dict)
     """When a forward path was first heard of."""
     recent: deque[float] = field(default_factory=deque)
     """When mail was taken lately."""
+
+    @property
+    def tls(self) -> str:
+        return self.tls_now()
 
     def session(self) -> "Visit":
         self.visits += 1
@@ -126,6 +137,20 @@ class RateLimiting(Honest):
         if visit.host.chance.random() < 0.5:
             return Say("451 4.7.1 Too many messages, slow down")
         return Say("421 4.7.0 Too many messages, closing connection", then=CLOSE)
+
+
+class ConnectionLimiting(Honest):
+    """Two connections at a time."""
+
+    name = "connection limiting"
+    LIMIT = 2
+
+    def reply(self, phase: str, visit: "Visit", argument: str) -> Say | None:
+        host = visit.host
+        if phase != "BANNER" or host.open_now <= self.LIMIT:
+            return None
+        host.turned_away.append(visit.now)
+        return Say("421 4.7.0 Too many connections from your address", then=CLOSE)
 
 
 class Fickle(Honest):
@@ -262,8 +287,8 @@ class Trusting(Honest):
 CHARACTERS = {
     it.name: it()
     for it in (
-        Honest, Greylisting, Full, RateLimiting, Fickle, Slow, Crawling, Silent, Dropping, Late, Blocklisting, Refusing,
-        Odd, Trusting,
+        Honest, Greylisting, Full, RateLimiting, ConnectionLimiting, Fickle, Slow, Crawling, Silent, Dropping, Late,
+        Blocklisting, Refusing, Odd, Trusting,
     )
 }  # fmt: skip
 DOWN = {"refused": "refused", "unreachable": "unreachable", "dark": "silent"}
@@ -303,6 +328,7 @@ class Visit(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if first:
+            self.host.open_now += 1
             self._answer("BANNER", "", Say(f"220 {self.host.name} ESMTP"))
 
     def data_received(self, data: bytes) -> None:
@@ -315,6 +341,7 @@ class Visit(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deaf = True
+        self.host.open_now -= 1
 
     # ------------------------------------------------ one command at a time
     def _go_on(self) -> None:
@@ -379,7 +406,7 @@ class Visit(asyncio.Protocol):
     def _rcpt(self, path: str) -> None:
         if self.reverse_path is None:
             self._answer("OTHER", "", Say("503 5.5.1 Need MAIL"))
-        elif not path.endswith("@" + self.host.domain):
+        elif not (self.host.for_all or path.endswith("@" + self.host.domain)):
             self._answer("OTHER", "", Say("550 5.7.1 Relaying denied"))
         elif self._answer("RCPT", path, Say("250 2.1.5 Ok")):
             self.forward_paths.append(path)
@@ -423,7 +450,8 @@ class Visit(asyncio.Protocol):
             say, takes = Say("554 5.5.1 No valid recipients"), False
         if takes:
             paths, path = tuple(self.forward_paths), self.reverse_path or ""
-            host.taken(Taken(self.now, host.domain, host.name, self.number, path, paths, content, self._mail_at))
+            taken = (self.now, host.domain, host.name, self.number, path, paths, content, self._mail_at, self._encrypted)
+            host.taken(Taken(*taken))
             host.recent.append(self.now)
         self._clear()
         self._say(self._in_its_time(character, say))

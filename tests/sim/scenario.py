@@ -22,7 +22,9 @@ class HostPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DomainPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`character` holds from `since` to `until` (None: for ever), before and after it is an honest one."""
+    """`character` holds from `since` to `until` (None: for ever), before and after it is an honest one. In the same time TLS
+    is as its hosts have it where the configuration demands it (`tls`) or DANE does (`dane`), else good; and the DANE
+    records are those of another key where `dane` is "rolled"."""
 
     name: str
     hosts: tuple[HostPlan, ...]
@@ -30,6 +32,16 @@ class DomainPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     since: float = 0.0
     until: float | None = 0.0
     latency: float = 0.02
+    tls: str = ""
+    dane: str = ""
+    max_sessions: int = 0
+    """0: as everywhere."""
+    rate: str = ""
+    burst: int = 0
+
+    @property
+    def needs_tls(self) -> bool:
+        return bool(self.tls or self.dane)
 
 
 class Email(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,6 +159,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     domains: tuple[DomainPlan, ...]
     emails: tuple[Email, ...]
     faults: tuple[Fault, ...]
+    relay: DomainPlan | None = None
+    """A server that takes mail for everybody; that for `by_relay` is to go there, else straight to its servers."""
+    by_relay: tuple[str, ...] = ()
+
+    def domain(self, name: str) -> DomainPlan | None:
+        known = (*self.domains, *([self.relay] if self.relay else ()))
+        return next((it for it in known if it.name == name), None)
 
 
 def encode(scenario: Scenario) -> bytes:

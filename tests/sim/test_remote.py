@@ -31,7 +31,7 @@ class Server:
         context.load_cert_chain(Path(__file__).with_name("mx.pem"))
         self.character = CHARACTERS[character]
         self.host = Host(
-            domain="here.example", name=name, address=PLACE[0], extensions=("PIPELINING", "8BITMIME"), tls=tls,
+            domain="here.example", name=name, address=PLACE[0], extensions=("PIPELINING", "8BITMIME"), tls_now=lambda: tls,
             character=lambda: self.character, taken=self.mails.append, chance=random.Random(1), loop=lab.loop,
             context=context,
         )  # fmt: skip
