@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from mta.doctor.findings import Finding, Level
-from mta.model.outcome import Observation, Phase, Seen, Verdict
+from mta.model.outcome import Disposition, Observation, Phase, Seen, Verdict
 from mta.model.tls import TlsDemand, TlsPolicy
 from mta.policy.routing import Candidate
 from mta.policy.tls import Plan, in_words
@@ -31,6 +31,9 @@ class WayOut:
     ) -> list[Finding]:
         """`candidates` as they would be tried."""
         about = f"the way to {destination}"
+        if isinstance(candidates, Verdict) and candidates.disposition is Disposition.TRANSIENT:
+            what = f"can't be found now: {candidates.reply}"
+            return [Finding(Level.WARNING, about, what, "see that the name servers answer ([dns] nameservers)")]
         if isinstance(candidates, Verdict):
             return [Finding(Level.FAILURE, about, f"there is none: {candidates.reply}", "see that the name is right")]
         hosts = list(dict.fromkeys(it.host for it in candidates))
