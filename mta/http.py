@@ -13,7 +13,10 @@ from contextlib import asynccontextmanager
 from mta import __version__
 
 FIELD_LINES = 200
-"""So many are read of an answer's header section."""
+HEAD_SIZE = 64 * 1024
+"""So many lines, and octets, are read of an answer's header section."""
+TEXT_SIZE = 200
+"""Characters of what an answer says beside its status."""
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?\r?\n\Z")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n]*)\r?\n\Z")
 _LENGTH = re.compile(r"[0-9]{1,18}\Z", re.ASCII)
@@ -47,15 +50,19 @@ async def read_status(reader: asyncio.StreamReader) -> tuple[int, str]:
             raise ValueError("no HTTP answer")
         code = int(match[1])
         if code >= 200:
-            return code, (match[2] or b"").decode("latin-1")
+            return code, (match[2] or b"")[:TEXT_SIZE].decode("latin-1")
         await read_fields(reader)
 
 
 async def read_fields(reader: asyncio.StreamReader) -> Mapping[str, str]:
     """A header section, names in lower case; of a field that is there twice both values, with a comma between them."""
     fields: dict[str, str] = {}
+    size = 0
     for _ in range(FIELD_LINES):
         line = await reader.readline()
+        size += len(line)
+        if size > HEAD_SIZE:
+            break
         if line in (b"\r\n", b"\n", b""):
             return fields
         if match := _FIELD.match(line):

@@ -48,7 +48,7 @@ LAYERS = {
                     "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dkim dns doctor listener observe reports scheduler smtp spool sts suppressions "
             "unix_socket " + COMMON, "asyncio logging os secrets signal socket ssl sys uvloop"),
-    "doctor": ("model ports policy", ""),
+    "doctor": ("model ports policy", "asyncio"),  # each look has its time
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
     # model: text made safe; policy: what a header section is

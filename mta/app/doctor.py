@@ -3,8 +3,10 @@
 import asyncio
 import os
 import socket
+from collections.abc import Awaitable, Iterator
 
 from mta.app import settings
+from mta.app.credentials import hidden
 from mta.app.runtime import SystemEntropy
 from mta.app.signing import read_keys
 from mta.config.load import named
@@ -24,6 +26,8 @@ from mta.ports import Timeouts
 from mta.smtp.connector import SmtpConnector
 from mta.sts.fetch import PolicyServers
 
+TIME_LIMIT = 45.0
+"""Seconds for each thing that is looked at; all are looked at together, once our own addresses are known."""
 PATIENCE = 10.0
 """Seconds for each step of a conversation: a server that is slower is said to be."""
 FAR_AWAY = ("192.0.2.1", "2001:db8::1")
@@ -38,27 +42,36 @@ class Doctor:
         self._config = config if config.hostname else named(config, socket.getfqdn())
         self._hostname = settings.hostname(self._config)
         self._resolver = DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad)
-        keys = zip(config.dkim, read_keys(config, os.environ).keys, strict=True)
+        self._unseen = hidden((table.key for table in config.dkim), os.environ)
+        seen = tuple(table for table in config.dkim if table.key not in self._unseen)
+        keys = zip(seen, read_keys(config.model_copy(update={"dkim": seen}), os.environ).keys, strict=True)
         self._keys = [SigningKey(table.domain, table.selector, key.public) for table, key in keys]
 
     async def examine(self, destination: str) -> list[Finding]:
         """All there is to say of ourselves, and of `destination` ("": the postmaster's domain, if there is one)."""
-        ours, theirs = await asyncio.gather(self._ourselves(), self._way_out(destination))
+        way_out = _in_time("the way out", self._way_out(destination))
+        ours, theirs = await asyncio.gather(self._ourselves(), way_out)
         return ours + theirs
 
     async def _ourselves(self) -> list[Finding]:
         resolver = self._resolver
         outward = [it for route in self._config.route for it in route.source] or [*filter(None, map(source_to, FAR_AWAY))]
         addresses, found = our_addresses(outward, (await resolver.addresses(self._hostname)).addresses)
-        findings = [*found, *await look_at_name(resolver, self._hostname, addresses)]
+        looks = [_in_time(f"the name {self._hostname}", look_at_name(resolver, self._hostname, addresses))]
         for domain in self._sender_domains():
-            findings += await look_at_spf(resolver, domain, addresses)
-            findings.append(await look_at_dmarc(resolver, domain))
-        findings += [await look_at_dkim(resolver, key) for key in self._keys]
-        if not self._keys:
+            looks.append(_in_time(f"SPF of {domain}", look_at_spf(resolver, domain, addresses)))
+            looks.append(_in_time(f"DMARC of {domain}", _alone(look_at_dmarc(resolver, domain))))
+        looks += (_in_time(f"DKIM of {key.domain}", _alone(look_at_dkim(resolver, key))) for key in self._keys)
+        findings = [it for look in await asyncio.gather(*looks) for it in look]
+        return [*found, *findings, *self._keys_not_looked_at()]
+
+    def _keys_not_looked_at(self) -> Iterator[Finding]:
+        if self._unseen:
+            what = f"{' and '.join(self._unseen)} can only be looked at by the service, not here"
+            yield Finding(Level.NOTE, "DKIM", what)
+        elif not self._keys:
             advice = "make a key: `mta dkim keygen DOMAIN`"
-            findings.append(Finding(Level.WARNING, "DKIM", "nothing is signed: large receivers ask for it", advice))
-        return findings
+            yield Finding(Level.WARNING, "DKIM", "nothing is signed: large receivers ask for it", advice)
 
     def _sender_domains(self) -> list[str]:
         """Those that mail is sent from, as far as the configuration says."""
@@ -98,3 +111,15 @@ class Doctor:
             return parse_policy(fetched.text) if fetched.result is TlsResult.SUCCESS else None
         except NoPolicy:
             return None
+
+
+async def _in_time(about: str, look: Awaitable[list[Finding]]) -> list[Finding]:
+    try:
+        async with asyncio.timeout(TIME_LIMIT):
+            return await look
+    except TimeoutError:
+        return [Finding(Level.NOTE, about, f"could not be looked at within {TIME_LIMIT:g} s")]
+
+
+async def _alone(look: Awaitable[Finding]) -> list[Finding]:
+    return [await look]

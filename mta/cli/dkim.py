@@ -51,12 +51,21 @@ def show(config: Path | None, as_json: bool) -> int:
 def _write(path: Path, pem: bytes) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pem)
-            file.flush()
-            os.fsync(file.fileno())
+        _fill(descriptor, path, pem)
     except FileExistsError:
         raise CommandError(Exit.DATA, f"{path} is there already: a key is not overwritten") from None
     except OSError as error:
         code = Exit.NOT_PERMITTED if isinstance(error, PermissionError) else Exit.CONFIG
         raise CommandError(code, f"{path} can't be written: {error.strerror}") from None
+
+
+def _fill(descriptor: int, path: Path, pem: bytes) -> None:
+    """Half a key would only be in the way of the next."""
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise

@@ -15,6 +15,8 @@ from mta.model.text import safe_text
 
 EXITS = {Level.WARNING: 1, Level.FAILURE: 2}
 """The exit code by the worst finding, else 0, as of `mta status --check`: those of sysexits say that a command failed."""
+SHOWN = 500
+"""Characters of what is said of one thing: others say it, and a TXT record may be as long as a book."""
 _MARKS = {Level.OK: "ok", Level.NOTE: "note", Level.WARNING: "warning", Level.FAILURE: "FAILS"}
 
 
@@ -30,10 +32,11 @@ def doctor(path: Path | None, domain: str, as_json: bool) -> int:
 
 def _print(findings: Sequence[Finding]) -> None:
     for it in findings:
-        click.echo(f"{_MARKS[it.level]:8} {safe_text(it.about)}: {safe_text(it.what)}")
+        click.echo(f"{_MARKS[it.level]:8} {safe_text(it.about, SHOWN)}: {safe_text(it.what, SHOWN)}")
         if it.advice:
-            click.echo(f"         -> {safe_text(it.advice)}")
+            click.echo(f"         -> {safe_text(it.advice, SHOWN)}")
 
 
 def _document(finding: Finding) -> dict[str, str]:
-    return {"level": finding.level.value, "about": finding.about, "what": finding.what, "advice": finding.advice}
+    said = {"about": finding.about, "what": finding.what, "advice": finding.advice}
+    return {"level": finding.level.value, **{name: safe_text(text, SHOWN) for name, text in said.items()}}

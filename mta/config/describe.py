@@ -45,6 +45,7 @@ _NOTHING = {
     "destination": "all are treated alike",
     "route": "all mail goes to the servers of its domain",
     "dkim": "nothing is signed",
+    "source": "as the system chooses",
 }
 _ZERO = {
     "max_attempts": "no limit but the age",

@@ -24,7 +24,7 @@ _PORT = re.compile(r"[0-9]{1,5}\Z")
 _RATE = re.compile(r"([0-9]{1,9})/(.+)\Z", re.DOTALL)
 _USER = re.compile(r"[A-Za-z0-9.\-_@+]{1,64}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
-_SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?\Z")
+_SELECTOR = re.compile(r"(?=.{1,64}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*\Z")
 _VIA = re.compile(
     r"(?P<scheme>smtps?)://(?:(?P<user>[!-?A-~]{1,320})@)?(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?/?\Z",
     re.IGNORECASE,
@@ -245,9 +245,12 @@ def via(value: object) -> Relay | None:
         raise ValueError('expected "smtp://user@relay.example.net:587", "smtps://..." or "mx"')
     if ":" in (parts["user"] or ""):
         raise Unsaid('expected no password in a URL: it belongs into a file that the key "password" names')
+    user = unquote(parts["user"] or "")
+    if not user.isprintable() or "\ufffd" in user:
+        raise ValueError("expected a user of printable characters, in UTF-8 where they are percent-encoded")
     implicit = parts["scheme"].lower() == "smtps"
     port = _port(parts["port"]) if parts["port"] else (465 if implicit else 587)
-    return Relay(parts["host"].strip("[]").lower(), port, unquote(parts["user"] or ""), implicit)
+    return Relay(parts["host"].strip("[]").lower(), port, user, implicit)
 
 
 def _is_relay_host(given: str) -> bool:

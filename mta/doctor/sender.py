@@ -10,6 +10,9 @@ from mta.doctor.spf import Evaluation, Spf
 from mta.policy.networks import Standing, plain, standing
 from mta.ports import Lookup, Resolver
 
+NAMES_AT_MOST = 10
+"""Reverse names of an address that are looked at, as a receiver would (RFC 7208 section 5.5)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
@@ -60,15 +63,16 @@ async def _look_back(resolver: Resolver, address: str, hostname: str) -> Finding
     answer = await resolver.names(address)
     if answer.lookup is Lookup.TROUBLE:
         return Finding(Level.NOTE, about, f"can't be looked up now: {answer.detail}")
-    if hostname.lower() in answer.texts:
+    if hostname.lower() in answer.texts[:NAMES_AT_MOST]:
         return Finding(Level.OK, about, f"is {hostname}")
     advice = f"have whoever gave you the address set its PTR record to {hostname}"
     if not answer.texts:
         return Finding(Level.FAILURE, about, "there is none: large receivers refuse mail from such addresses", advice)
-    for name in answer.texts:
+    names = answer.texts[:NAMES_AT_MOST]
+    for name in names:
         if plain(address) in map(plain, (await resolver.addresses(name)).addresses):
             return Finding(Level.WARNING, about, f"is {name}, not {hostname}", advice)
-    what = f"is {', '.join(answer.texts)}, which does not lead back to it"
+    what = f"is {', '.join(names)}, which does not lead back to it"
     return Finding(Level.FAILURE, about, what, advice)
 
 
@@ -101,7 +105,7 @@ async def look_at_dkim(resolver: Resolver, key: SigningKey) -> Finding:
     answer = await resolver.texts(name)
     if answer.lookup is Lookup.TROUBLE:
         return Finding(Level.NOTE, about, f"can't be looked up now: {answer.detail}")
-    advice = f"publish the TXT record that `mta dkim show {key.domain}` prints"
+    advice = "publish the TXT record that `mta dkim show` prints"
     published = [tags for tags in map(_tags, answer.texts) if "p" in tags]
     if not published:
         return Finding(Level.FAILURE, about, "is not in DNS: every signature is worthless", advice)

@@ -1,6 +1,7 @@
 """Whether a domain's SPF record lets an address send for it (RFC 7208), as far as can be said without a sender.
 
-Rules: at most `LOOKUP_LIMIT` terms that ask (section 4.6.4); a record with macros, `exists` or `ptr` can't be decided here
+Rules: at most `LOOKUP_LIMIT` terms that ask, as many servers of one of them, and `VOID_LIMIT` answers that there is nothing
+(section 4.6.4); a record with macros, `exists` or `ptr` can't be decided here
 and is UNKNOWN; whatever else is wrong with a record is an error of it, as receivers see it.
 """
 
@@ -12,6 +13,7 @@ from enum import StrEnum
 from mta.ports import Lookup, Resolver
 
 LOOKUP_LIMIT = 10
+VOID_LIMIT = 2
 _VERSION = re.compile(r"v=spf1(?: |\Z)", re.IGNORECASE)
 _TERM = re.compile(r"(?P<sign>[+?~-]?)(?P<name>[a-z][a-z0-9]*)(?P<rest>(?:[:/].*)?)\Z", re.IGNORECASE)
 _LENGTHS = re.compile(r"(?:/([0-9]{1,3}))?(?://([0-9]{1,3}))?\Z")
@@ -50,6 +52,7 @@ class Evaluation:
     record: str = ""
     why: str = ""
     _lookups: int = field(default=0)
+    _voids: int = field(default=0)
 
     async def of(self, domain: str) -> Spf:
         try:
@@ -124,9 +127,24 @@ class Evaluation:
     async def _hosts(self, name: str, domain: str) -> list[str]:
         self._count()
         if name == "a":
-            return list((await self.resolver.addresses(domain)).addresses)
-        exchangers = (await self.resolver.mail_exchangers(domain)).exchangers[:LOOKUP_LIMIT]
-        return [at for it in exchangers if it.host for at in (await self.resolver.addresses(it.host)).addresses]
+            return await self._addresses(domain)
+        answer = await self.resolver.mail_exchangers(domain)
+        self._judge(answer.lookup, domain, answer.detail)
+        if len(answer.exchangers) > LOOKUP_LIMIT:
+            raise _Broken(Spf.PERMERROR, f"{domain} has more than {LOOKUP_LIMIT} servers")
+        return [at for it in answer.exchangers if it.host for at in await self._addresses(it.host)]
+
+    async def _addresses(self, host: str) -> list[str]:
+        answer = await self.resolver.addresses(host)
+        self._judge(answer.lookup, host, answer.detail)
+        return list(answer.addresses)
+
+    def _judge(self, lookup: Lookup, name: str, detail: str) -> None:
+        if lookup is Lookup.TROUBLE:
+            raise _Broken(Spf.TEMPERROR, f"the lookup of {name} failed: {detail}")
+        self._voids += lookup is not Lookup.FOUND
+        if self._voids > VOID_LIMIT:
+            raise _Broken(Spf.PERMERROR, f"more than {VOID_LIMIT} names in it lead to nothing, {name} is one")
 
     def _near(self, addresses: list[str], lengths: str, term: str) -> bool:
         given = _LENGTHS.match(lengths)

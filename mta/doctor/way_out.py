@@ -1,17 +1,20 @@
 """The way out: whether the servers of a domain, or a relay, can be spoken to from here, and how well (RFC 5321 sections 3.1
 and 5.1; RFC 3207; RFC 7672; RFC 8461). Nothing is sent but EHLO, STARTTLS and QUIT."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from mta.doctor.findings import Finding, Level
-from mta.model.outcome import Observation, Phase, Seen, Verdict
+from mta.model.outcome import Disposition, Observation, Phase, Seen, Verdict
 from mta.model.tls import TlsDemand, TlsPolicy
 from mta.policy.routing import Candidate
 from mta.policy.tls import Plan, in_words
 from mta.ports import Connector, Session
 
 HOSTS_AT_MOST = 3
+PATIENCE = 30.0
+"""Seconds for one server and all that is tried with it; several are looked at together."""
 WANTED = ("SIZE", "8BITMIME", "PIPELINING", "CHUNKING", "SMTPUTF8", "DSN", "REQUIRETLS", "AUTH")
 """What is told of an EHLO reply."""
 
@@ -28,12 +31,15 @@ class WayOut:
     ) -> list[Finding]:
         """`candidates` as they would be tried."""
         about = f"the way to {destination}"
+        if isinstance(candidates, Verdict) and candidates.disposition is Disposition.TRANSIENT:
+            what = f"can't be found now: {candidates.reply}"
+            return [Finding(Level.WARNING, about, what, "see that the name servers answer ([dns] nameservers)")]
         if isinstance(candidates, Verdict):
             return [Finding(Level.FAILURE, about, f"there is none: {candidates.reply}", "see that the name is right")]
         hosts = list(dict.fromkeys(it.host for it in candidates))
         found = [Finding(Level.OK, about, f"leads to {', '.join(hosts)}")]
         tried = [next(it for it in candidates if it.host == host) for host in hosts[:HOSTS_AT_MOST]]
-        reached = [await self._look_at_host(it, await plan(it)) for it in tried]
+        reached = await asyncio.gather(*(self._look_in_time(it, plan) for it in tried))
         for findings in reached:
             found += findings
         if all(findings[0].level is Level.FAILURE for findings in reached):
@@ -44,8 +50,16 @@ class WayOut:
             found.append(Finding(Level.FAILURE, about, "none of its servers can be spoken to", advice))
         return found
 
-    async def _look_at_host(self, candidate: Candidate, plan: Plan) -> list[Finding]:
+    async def _look_in_time(self, candidate: Candidate, plan: Planner) -> list[Finding]:
         about = f"{candidate.host} ({candidate.address}, port {candidate.port})"
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._look_at_host(about, candidate, await plan(candidate))
+        except TimeoutError:
+            what = f"is too slow: not all of it could be looked at within {PATIENCE:g} s"
+            return [Finding(Level.FAILURE, about, what, "try again; mail is given more time")]
+
+    async def _look_at_host(self, about: str, candidate: Candidate, plan: Plan) -> list[Finding]:
         session, observation = await self._connect(candidate, plan.demand)
         if session is None or not _accepts(observation):
             if session is not None:

@@ -6,6 +6,7 @@ whatever version comes later; what can't be read any more still stands.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from mta.model.outcome import Phase
 from mta.model.reply import Reply
 from mta.model.text import ascii_text, safe_text
 
+_OF_SENDER = re.compile(r"sender|return[- ]?path|mail from|call(?:back|out)", re.IGNORECASE)
+"""A server that looks the sender up says at RCPT that there is no such user, and means another one."""
 _DECIDED = "a person at this mail system decided so"
 
 
@@ -55,7 +58,9 @@ def cause_of(written: str) -> Cause:
 
 def is_no_such_user(reply: Reply, phase: str, category: str) -> bool:
     """Whether a refusal for good tells that its recipient does not exist."""
-    return (reply.code or 0) // 100 == 5 and phase == Phase.RCPT and category == Category.NO_SUCH_USER
+    if (reply.code or 0) // 100 != 5 or phase != Phase.RCPT or _OF_SENDER.search(reply.text):
+        return False
+    return category == Category.NO_SUCH_USER
 
 
 def refusal(address: str, since: float, cause: Cause) -> Reply:

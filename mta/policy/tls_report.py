@@ -62,7 +62,8 @@ def _mailbox(uri: str) -> str:
         address = parse_address(text)
     except AddressError:
         return ""
-    return text if scheme.lower() == "mailto" and address.domain else ""
+    is_name = "." in address.domain and not address.domain.startswith("[")  # else a stranger would mail our own aliases
+    return text if scheme.lower() == "mailto" and is_name else ""
 
 
 def contact(hostname: str, postmaster: str | None) -> str:

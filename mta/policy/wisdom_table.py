@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from mta.model.category import Category
 
 TELLING: Mapping[str, Category] = {
+    "1.7": Category.POLICY,
+    "1.8": Category.POLICY,
     "7.20": Category.POLICY,
     "7.21": Category.POLICY,
     "7.22": Category.POLICY,
@@ -85,6 +87,11 @@ PHRASES: Sequence[tuple[Category, Sequence[str]]] = (
             r"sender (?:address )?(?:verify|verification)(?: callout)? (?:failed|failure)",
             r"(?:could not|cannot) (?:complete )?(?:sender )?verif(?:y|ication)",
             r"sendernotauthenticated",
+            r"sender address rejected: (?:user unknown|undeliverable|unverified|domain)",  # Postfix
+            r"sender verif(?:y|ication) fail|call(?:back|out) verification fail",
+            r"(?:unknown|invalid|bad|non-?existent) (?:envelope )?sender\b",
+            r"sender(?:'s)?(?: address| mailbox| user| domain)?(?::| is| does)? "
+            r"(?:unknown|invalid|not exist|not found|mailbox not found|unrout(?:e)?able|user unknown|no such)",
         ),
     ),
     (

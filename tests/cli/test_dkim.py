@@ -1,5 +1,6 @@
 """`mta dkim`: a key that is made is one that the daemon takes, and what DNS needs is what verifiers read."""
 
+import errno
 import json
 import re
 import tomllib
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mta.cli.dkim import keygen
+from mta.control.errors import CommandError
 from mta.dkim.keys import read_key
 from tests.cli.test_main import Shell, one_line, shell
 
@@ -58,3 +61,14 @@ def test_where_it_cant_be_written_it_is_said(shell: Shell) -> None:
 
 def test_without_keys_show_says_so(shell: Shell) -> None:
     assert shell.run("dkim", "show").stdout == "there are no keys: nothing is signed\n"
+
+
+def test_a_full_disk_leaves_no_half_a_key_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    out = tmp_path / "made.pem"
+    with pytest.raises(CommandError, match="No space left"):
+        keygen("example.com", None, "ed25519", out)
+    assert not out.exists()

@@ -42,10 +42,10 @@ listen = ["127.0.0.1:{door}"]
 """
 
 
-async def run(folder: Path, port: int, *words: str, zones: Zones = ZONES) -> tuple[int, str]:
+async def run(folder: Path, port: int, *words: str, zones: Zones = ZONES, more: str = "") -> tuple[int, str]:
     async with DnsServer(zones) as names:
         config = folder / "mta.toml"
-        config.write_text(CONFIG.format(names=names.address[1], port=port, door=free_port()))
+        config.write_text(CONFIG.format(names=names.address[1], port=port, door=free_port()) + more)
         command = (MTA, "doctor", "--config", str(config), *words)
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()
@@ -103,3 +103,19 @@ async def test_a_domain_without_a_way(tmp_path: Path, domain: str, words: Sequen
     code, output = await run(tmp_path, free_port(), domain)
     assert code == 2
     assert words in output
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+async def test_what_a_zone_says_moves_no_terminal_and_is_not_endless(tmp_path: Path, words: Sequence[str]) -> None:
+    hostile = r"\194\155[2J\226\128\174" + '" "'.join(["x" * 200] * 25)
+    zones: Zones = {**ZONES, ("shop.test", "TXT"): [f'"v=spf1 -all {hostile}"']}
+    _, output = await run(tmp_path, free_port(), *words, "nobody.test", zones=zones)
+    assert "does not let" in output
+    assert "\x9b" not in output and "\u202e" not in output
+    assert len(output) < 5000
+
+
+async def test_a_key_that_only_the_service_sees_is_no_obstacle(tmp_path: Path) -> None:
+    table = '[[dkim]]\ndomain = "shop.test"\nselector = "s"\nkey = "credential:dkim"\n'
+    _, output = await run(tmp_path, free_port(), "nobody.test", more=table)
+    assert "note     DKIM: credential:dkim can only be looked at by the service" in output

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mta.config.checks import warnings
+from mta.config.describe import effective
 from mta.config.load import load
 from mta.config.model import Config
 from mta.config.problems import ConfigError
@@ -69,3 +70,8 @@ def test_routes_are_told_in_words() -> None:
         "else smtps://r.test:465 (inside TLS), else smtp://[::1]:25 (inside TLS if it has it), "
         "else the servers of its domain (mx)"
     )
+
+
+def test_a_route_without_source_addresses_is_described(tmp_path: Path) -> None:
+    shown = dict(effective(read(tmp_path, '[[route]]\nmatch = "*"\nsource = []')))
+    assert "as the system chooses" in shown.values()

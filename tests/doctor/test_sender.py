@@ -4,7 +4,15 @@ import pytest
 
 from mta.dns.resolver import DnsResolver
 from mta.doctor.findings import Finding, Level
-from mta.doctor.sender import SigningKey, look_at_dkim, look_at_dmarc, look_at_name, look_at_spf, our_addresses
+from mta.doctor.sender import (
+    NAMES_AT_MOST,
+    SigningKey,
+    look_at_dkim,
+    look_at_dmarc,
+    look_at_name,
+    look_at_spf,
+    our_addresses,
+)
 from tests.support.dns_server import DnsServer, Zones
 
 US = "203.0.113.5"
@@ -85,3 +93,11 @@ async def test_dmarc_of_the_domain_above_holds() -> None:
 def test_where_mail_comes_from(outward: list[str], named: list[str], addresses: tuple[str, ...], level: Level) -> None:
     known, (finding,) = our_addresses(outward, named)
     assert (known, finding.level) == (addresses, level)
+
+
+async def test_an_address_with_a_thousand_names_is_looked_at_as_a_receiver_would() -> None:
+    names = [f"n{n}.isp.test." for n in range(200)]
+    async with DnsServer({**GOOD, ("5.113.0.203.in-addr.arpa", "PTR"): names}) as server:
+        found = await look_at_name(DnsResolver([server.address], 2.0), "mail.shop.test", (US,))
+        assert found[-1].level is Level.FAILURE
+        assert len({it.name for it in server.queries if it.name.endswith(".isp.test")}) == NAMES_AT_MOST

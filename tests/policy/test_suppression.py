@@ -22,6 +22,8 @@ UNKNOWN = parse_reply(550, ["5.1.1 <ann@example.org>: User unknown"])
         (parse_reply(550, ["5.1.1 sender is blocklisted"]), "rcpt", False),
         (parse_reply(552, ["5.2.2 mailbox full"]), "rcpt", False),
         (parse_reply(550, ["5.2.1 mailbox disabled"]), "rcpt", False),
+        (parse_reply(550, ["5.1.0 <p@shop.test>: Sender address rejected: User unknown in virtual mailbox"]), "rcpt", False),
+        (parse_reply(550, ["Verification failed for <pat@shop.test>", "No such user here", "Sender check"]), "rcpt", False),
         (parse_reply(550, ["no"]), "rcpt", False),
         (finding("5.1.1", "no such user"), "rcpt", False),
         (finding("5.1.2", "no such domain"), "route", False),

@@ -63,6 +63,7 @@ def report(*facts: Encrypted) -> TlsReport:
         (["v=TLSRPTv1; rua="], ()),
         (["v=TLSRPTv1;"], ()),
         (["v=TLSRPTv1; rua=mailto:postmaster"], ()),
+        (["v=TLSRPTv1; rua=mailto:root@localhost,mailto:root@[127.0.0.1]"], ()),
         (["v=TLSRPTv1; rua=mailto:a@example.org%0d%0aBcc:b@example.org"], ()),
         (["v=TLSRPTv1; rua=mailto:%3Ca@example.org%3E"], ()),
         ([], ()),

@@ -48,6 +48,11 @@ AT_RCPT = [
     (USER, "550 5.1.1 <blacklist@example.org>: Recipient address rejected: User unknown in local recipient table"),
     (AWAY, "450 4.1.1 <ann@example.org>: Recipient address rejected: unverified address: Address verification in progress"),
     (POLICY, "554 5.7.1 <ann@example.org>: Relay access denied"),
+    (POLICY, "550 5.1.0 <pat@example.net>: Sender address rejected: User unknown in local recipient table"),
+    (POLICY, "550 5.1.7 <pat@example.net>: Sender address rejected: undeliverable address: host mx said: User unknown"),
+    (POLICY, "553 5.1.8 <pat@example.net>... Domain of sender address pat@example.net does not exist"),
+    (POLICY, "550 Invalid sender: no such user"),
+    (POLICY, "550 Callback verification failed: user does not exist"),
     (
         DISTRUST,
         "554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org; https://www.spamhaus.org/",

@@ -82,6 +82,8 @@ async def test_tls_06_every_way_to_send_a_body(answer: bytes):
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1000\r\n%b\r\n" % (b"x" * 4096) * 17, "too long"),
         (HEAD + b"\r\n" + b"x" * (SIZE_LIMIT + 1), "too long"),
         (HEAD + b"X: y\r\n" * 1000, "a header section without an end"),
+        (HEAD + b"X: %b\r\n" % (b"y" * 30_000) * 3, "a header section without an end"),
+        (page(POLICY, status="500 " + "x" * 5000), "500 " + "x" * 200),
         (b"220 mx.example.org ESMTP\r\n", "no HTTP answer"),
         (b"", "no HTTP answer"),
     ],
