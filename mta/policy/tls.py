@@ -247,7 +247,8 @@ def of_host(verdict: Verdict, demand: TlsDemand, needs: Needs) -> Verdict:
     """What is said of a host that could not be used: where encryption is required, that this is why, and a refusal of
     STARTTLS is no refusal of mail (field case B27). For REQUIRETLS it is one: without STARTTLS there is none (RFC 8689
     section 4.2.1)."""
-    if not demand.required or not verdict.status.startswith("4.7."):
+    about_tls = verdict.status.startswith("4.7.") and verdict.phase is not Phase.AUTH
+    if not demand.required or not about_tls:
         return verdict
     said = f"{verdict.phase.upper()} was answered with {verdict.reply}" if verdict.reply.code else verdict.reply.text
     final = needs.required and verdict.status == "4.7.10"

@@ -42,6 +42,7 @@ class Demo:
         self.process = subprocess.Popen(
             command or (MTA, "demo"), stdout=stdout, stderr=subprocess.PIPE, text=True, env=bare | environ,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job has it ignored
         )  # fmt: skip
 
     def finish(self) -> tuple[str, str]:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 HERE = Path(__file__).parent
 EVERYTHING = {
     "PIPELINING", "SIZE", "8BITMIME", "ENHANCEDSTATUSCODES", "HELP", "DELIVERBY", "FUTURERELEASE", "MT-PRIORITY", "DSN",
-    "SMTPUTF8", "CHUNKING", "STARTTLS", "AUTH",
+    "SMTPUTF8", "CHUNKING", "STARTTLS", "AUTH", "REQUIRETLS",
 }  # fmt: skip
 AMENDED: dict[str, dict[str, Any]] = {
     "17-address-literals": {"daemon": "public"},  # as configured without a word
