@@ -305,6 +305,7 @@ class Daemon:
     def _take_keys(self, found: SigningKeys) -> None:
         self.signing_keys = found
         self.signing.keyring = Keyring(found.keys)
+
     def _reroute(self, passwords: RelayPasswords) -> None:
         """Where a relay is another, or lets us in now, nothing of what befell it before counts."""
         for problem in passwords.warnings:
