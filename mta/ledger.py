@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from mta.policy.agenda import Agenda
 from mta.policy.allowances import Books
-from mta.policy.ceilings import DAY, Ceilings
+from mta.policy.ceilings import DAY, Ceiling, Ceilings
 from mta.ports import Clock
-from mta.spool.base import Memory, Remembered, Spool, SpoolError
+from mta.spool.base import Memory, Remembered, Spool
 
 PAGE = 1000
 """Memories read from the spool at a time."""
@@ -79,14 +79,17 @@ class Ledger:
         await self._spool.remember(Memory.RATE, {name: it.text for name, it in books.items()}, ends, now)
 
     async def _keep_ceilings(self, time: float) -> None:
-        for name, ceiling in self._ceilings.take_changes():
-            try:
-                if ceiling is None:
-                    await self._spool.forget(Memory.LIMIT, [name], self._clock.now())
-                else:
-                    now = self._clock.now()
-                    ends = now + ceiling.until - time
-                    await self._spool.remember(Memory.LIMIT, {name: ceiling.to_text()}, ends, now)
-            except SpoolError:
-                self._ceilings.not_kept(name)
-                raise
+        left = self._ceilings.take_changes()
+        try:
+            for name in list(left):
+                await self._keep_ceiling(name, left[name], time)
+                del left[name]
+        finally:
+            self._ceilings.not_kept(left)
+
+    async def _keep_ceiling(self, name: str, ceiling: Ceiling | None, time: float) -> None:
+        now = self._clock.now()
+        if ceiling is None:
+            await self._spool.forget(Memory.LIMIT, [name], now)
+        else:
+            await self._spool.remember(Memory.LIMIT, {name: ceiling.to_text()}, now + ceiling.until - time, now)

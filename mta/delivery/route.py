@@ -9,7 +9,15 @@ from mta.model.outcome import Verdict
 from mta.model.tls import TlsLevel
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
-from mta.policy.routing import Candidate, Route, RoutingRules, plan_candidates, plan_directly, plan_exchangers
+from mta.policy.routing import (
+    Candidate,
+    Route,
+    RoutingRules,
+    best_exchangers,
+    plan_candidates,
+    plan_directly,
+    plan_exchangers,
+)
 from mta.ports import Randomness, Reachability, Resolver
 
 
@@ -53,8 +61,10 @@ class Router:
 
     async def _directly(self, destination: str, known: Route | None) -> Outcome:
         route: Route | Verdict | None = known
+        best: Sequence[str] = (destination,)
         if route is None:
             answer = await self.resolver.mail_exchangers(destination)
+            best = best_exchangers(answer) or best
             route = plan_exchangers(destination, answer, self.rules, self.chance)
         if isinstance(route, Verdict):
             return route
@@ -63,9 +73,5 @@ class Router:
         reach = self.reachability(address for answer in answers.values() for address in answer.addresses)
         candidates = plan_candidates(route, answers, self.rules, reach)
         if not isinstance(candidates, Verdict):
-            self.routed(destination, _best(candidates))
+            self.routed(destination, best)
         return candidates
-
-
-def _best(candidates: Sequence[Candidate]) -> list[str]:
-    return [it.host for it in candidates if it.preference == candidates[0].preference]

@@ -175,7 +175,6 @@ class DnsResolver:
         except dns.exception.DNSException as error:
             return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
 
-
     def _trusts(self, server: Server) -> bool:
         return self._trust_ad or ipaddress.ip_address(server[0].partition("%")[0]).is_loopback
 

@@ -151,8 +151,11 @@ class Agenda:
             self._line_up(destination, now)
 
     def crowded(self, destination: str, others: int, reply: str, now: float) -> None:
-        """A server refused a session as one too many beside `others`, which may do well."""
-        self._shares.ceilings.refused(self._known(destination, now).group.name, others, reply)
+        """A server refused a session as one too many beside `others`, which may do well; at other servers, perhaps, where
+        those that share are no one site: then it is nobody else's limit."""
+        group = self._known(destination, now).group
+        if group.site is not None:
+            self._shares.ceilings.refused(group.name, others, reply)
 
     def trouble(self, destination: str, now: float, rest: float) -> None:
         """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""

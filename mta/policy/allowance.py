@@ -37,7 +37,7 @@ class Allowance:
     def change(self, rate: Rate, now: float) -> None:
         """Another rate from now on; what is there stays, up to its burst."""
         self._refill(now)
-        self.rate = rate
+        self.rate, self.ready = rate, min(self.ready, rate.burst)
         self._refill(now)
 
     def wants(self) -> bool:

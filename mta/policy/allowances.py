@@ -7,9 +7,13 @@ together. One that is full is forgotten: whoever is not known has a full one. In
 import heapq
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from mta.policy.allowance import Allowance, full_allowance, recalled
 from mta.policy.rates import Rate
+
+_EARLIER = 1e-3
+"""Seconds: an instant that is computed anew is not the same to the last digit, and no reason to be woken twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Allowances:
             at = known.next_at(now)
             if at <= now:
                 self._thirsty.add(name)
-            elif at != self._awaited.get(name):
+            elif at < self._awaited.get(name, inf) - _EARLIER:
                 self._awaited[name] = at
                 heapq.heappush(self.refills, (at, name))
         return known.ready > 0

@@ -7,7 +7,7 @@ clock, in seconds.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,7 +69,7 @@ class Ceilings:
         return True
 
     def forget(self, name: str) -> None:
-        """It was raised up to where other limits hold."""
+        """As if nothing had been learned."""
         if self._known.pop(name, None) is not None:
             self._changed.add(name)
 
@@ -88,18 +88,18 @@ class Ceilings:
             raise ValueError("no ceiling")
         self._known[name] = Ceiling(found["sessions"], str(found.get("reply", ""))[:_TEXT], since, until)
 
-    def take_changes(self) -> Iterator[tuple[str, Ceiling | None]]:
+    def take_changes(self) -> dict[str, Ceiling | None]:
         """What is to be kept (None: no more), since the last time."""
         changed, self._changed = self._changed, set()
-        return ((name, self._known.get(name)) for name in changed)
+        return {name: self._known.get(name) for name in changed}
 
     @property
     def has_changed(self) -> bool:
         return bool(self._changed)
 
-    def not_kept(self, name: str) -> None:
-        """It could not be written."""
-        self._changed.add(name)
+    def not_kept(self, names: Iterable[str]) -> None:
+        """They could not be written."""
+        self._changed.update(names)
 
     def _keep(self, name: str, ceiling: Ceiling) -> None:
         self._known.pop(name, None)

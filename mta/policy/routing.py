@@ -118,6 +118,13 @@ def plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: 
     return replace(route, secure=answer.secure) if isinstance(route, Route) else route
 
 
+def best_exchangers(answer: MxAnswer) -> list[str]:
+    """All hosts of the best preference, however many of them are tried: what tells servers from others does not change by
+    chance, or with a name server's trouble."""
+    best = min((it.preference for it in answer.exchangers), default=0)
+    return sorted({it.host.lower() for it in answer.exchangers if it.preference == best})
+
+
 def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     match answer.lookup:
         case Lookup.NXDOMAIN:

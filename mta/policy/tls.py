@@ -239,8 +239,8 @@ def not_offered(demand: TlsDemand) -> Verdict:
 
 
 def weakened(demand: TlsDemand) -> TlsDemand:
-    """A demand that nothing depends on, after the server failed it: encrypted, whoever it is."""
-    return replace(demand, names=(), records=())
+    """A demand that nothing depends on, after the server failed it: encrypted, whoever it is. What is required stays."""
+    return demand if demand.required else replace(demand, names=(), records=())
 
 
 def of_host(verdict: Verdict, demand: TlsDemand, needs: Needs) -> Verdict:

@@ -9,7 +9,7 @@ hop alone; connections are counted for all hops together that share their limits
 
 import asyncio
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,8 +43,9 @@ class SessionPool:
         self._idle: dict[str, list[_Idle]] = {}
         self._partings: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
-        self._counted: dict[str, deque[str]] = {}
-        """By hop, under which name each of its connections is counted: who shares with whom may change."""
+        self._counted: dict[str, list[str]] = {}
+        """By hop, under which name each of its connections that are not ending is counted: who shares with whom may
+        change."""
         self._ending: Counter[str] = Counter()
         self._freed: dict[str, asyncio.Event] = {}
         self._renewed_at = -math.inf
@@ -58,12 +59,22 @@ class SessionPool:
             self._make_room(share.name)
             await self._freed.setdefault(share.name, asyncio.Event()).wait()
         self._open[share.name] += 1
-        self._counted.setdefault(destination, deque()).append(share.name)
+        self._counted.setdefault(destination, []).append(share.name)
 
     def gone(self, destination: str) -> None:
-        name = self._counted[destination].popleft()
-        if not self._counted[destination]:
+        self._free(self._uncounted(destination))
+
+    def _uncounted(self, destination: str, wanted: str = "") -> str:
+        """The name under which one of its connections was counted: `wanted` if there is such a one, else one that somebody
+        waits for."""
+        names = self._counted[destination]
+        name = min(names, key=lambda it: (it != wanted, it not in self._freed))
+        names.remove(name)
+        if not names:
             del self._counted[destination]
+        return name
+
+    def _free(self, name: str) -> None:
         self._open[name] -= 1
         if not self._open[name]:
             del self._open[name]
@@ -88,16 +99,22 @@ class SessionPool:
             return
         expiry = asyncio.get_running_loop().call_later(self._limits.idle, self._expire, destination, session)
         self._idle.setdefault(destination, []).append(_Idle(session, expiry))
-        if (share := self._share(destination)).name in self._freed or self._open[share.name] > share.sessions:
-            self._make_room(share.name)
+        share = self._share(destination)
+        wanted = self._freed.keys() & {share.name, *self._counted[destination]}  # who shares may have changed since
+        if self._open[share.name] > share.sessions:
+            wanted.add(share.name)
+        for name in wanted:
+            self._make_room(name)
 
     def dismiss(self, destination: str, session: Session) -> None:
+        self._end(session, self._uncounted(destination))
+
+    def _end(self, session: Session, name: str) -> None:
         task = asyncio.get_running_loop().create_task(session.quit())
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
-        name = self._counted[destination][0]
         self._ending[name] += 1
-        task.add_done_callback(lambda _: self._ended(destination, name))
+        task.add_done_callback(lambda _: self._ended(name))
 
     def renew(self) -> None:
         """Ends every idle session, and those in use after their transaction: what they were opened under has changed."""
@@ -113,20 +130,20 @@ class SessionPool:
         if self._partings:
             await asyncio.wait(self._partings)
 
-    def _ended(self, destination: str, name: str) -> None:
+    def _ended(self, name: str) -> None:
         self._ending[name] -= 1
         if not self._ending[name]:
             del self._ending[name]
-        self.gone(destination)
+        self._free(name)
 
     def _make_room(self, name: str) -> None:
         """Ends the idle session that was used first, of any hop that is counted there."""
         hop = next((hop for hop in self._idle if name in self._counted.get(hop, ())), None)
         if hop is not None:
-            self._expire(hop, self._idle[hop][0].session)
+            self._expire(hop, self._idle[hop][0].session, name)
 
-    def _expire(self, destination: str, session: Session) -> None:
-        """Idle for long enough, or in the way of another connection."""
+    def _expire(self, destination: str, session: Session, wanted: str = "") -> None:
+        """Idle for long enough, or in the way of another connection, of those that are counted as `wanted`."""
         for kept in self._idle[destination]:
             if kept.session is session:
                 kept.expiry.cancel()
@@ -135,7 +152,7 @@ class SessionPool:
             self._idle[destination] = left
         else:
             del self._idle[destination]
-        self.dismiss(destination, session)
+        self._end(session, self._uncounted(destination, wanted))
 
     def _fit(self, destination: str, session: Session) -> bool:
         age = asyncio.get_running_loop().time() - session.opened_at

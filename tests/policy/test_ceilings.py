@@ -24,7 +24,7 @@ def test_a_refusal_beside_others_teaches_when_one_of_them_gets_through() -> None
     assert sessions(one) is None
     assert one.got_through("a.test", 100.0, wanted=False)
     assert sessions(one) == 3
-    assert [(name, it.sessions) for name, it in one.take_changes() if it] == [("a.test", 3)]
+    assert [(name, it.sessions) for name, it in one.take_changes().items() if it] == [("a.test", 3)]
     assert not one.has_changed
 
 
@@ -53,7 +53,7 @@ def test_it_is_raised_by_one_an_hour_where_more_are_wanted_and_ends_after_a_day(
 
 
 def test_what_is_kept_is_known_again_and_what_is_not_ours_is_refused() -> None:
-    (kept,) = [it for _, it in learned().take_changes()]
+    (kept,) = learned().take_changes().values()
     assert kept is not None
     one = Ceilings()
     one.recalled("a.test", kept.to_text(), 5.0, 50.0)
