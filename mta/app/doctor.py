@@ -98,3 +98,7 @@ class Doctor:
             return parse_policy(fetched.text) if fetched.result is TlsResult.SUCCESS else None
         except NoPolicy:
             return None
+
+    def known(self, domain: str) -> StsPolicy | None:
+        """Nothing is kept."""
+        return None
