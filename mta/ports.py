@@ -156,6 +156,10 @@ class StsPolicies(Protocol):
         never raises for what a name server or web server does."""
         ...
 
+    def known(self, domain: str) -> StsPolicy | None:
+        """As far as it is known here, without asking anybody."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:

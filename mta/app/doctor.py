@@ -112,6 +112,10 @@ class Doctor:
         except NoPolicy:
             return None
 
+    def known(self, domain: str) -> StsPolicy | None:
+        """Nothing is kept."""
+        return None
+
 
 async def _in_time(about: str, look: Awaitable[list[Finding]]) -> list[Finding]:
     try:

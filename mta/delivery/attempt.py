@@ -135,7 +135,7 @@ class Attempt:
         session = self.means.sessions.take(hop) if self._needs == NO_NEEDS else None
         if session is None:
             return False
-        if not self.means.opener.may_use(session, self.claim.destination):
+        if not self.means.opener.may_use(session, hop, self.claim.destination):
             self.means.sessions.dismiss(hop, session)
             return False
         doubtful = self.claim.recipients[0].remote_address

@@ -36,9 +36,9 @@ class Opener:
             return at_relay(candidate.demand or OPPORTUNISTIC, candidate.host, needs)
         return await self._security.plan(destination, candidate, candidate.port, needs)
 
-    def may_use(self, session: Session, destination: str) -> bool:
-        """Whether a session that is open already is enough for what is configured at `destination`."""
-        return self._security.is_enough(session, destination)
+    def may_use(self, session: Session, hop: str, destination: str) -> bool:
+        """Whether a session that is open already, one of those of `hop`, is enough for what is asked at `destination`."""
+        return self._security.is_enough(session, destination, relayed=hop != destination)
 
     async def open(
         self, destination: str, hop: str, candidate: Candidate, changes: set[Change], plan: Plan, needs: Needs

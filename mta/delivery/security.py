@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mta.model.events import Encrypted
-from mta.model.tls import StsPolicy, TlsResult
+from mta.model.tls import StsMode, StsPolicy, TlsResult
 from mta.policy.destinations import Destinations
 from mta.policy.routing import Candidate
 from mta.policy.tls import Needs, Peer, Plan, asks_sts, asks_tlsa, meets, plan, tlsa_bases
@@ -47,8 +47,11 @@ class Security:
             self.tell(destination, candidate, found, found.flaw, found.refusal.reply.text)
         return found
 
-    def is_enough(self, session: Session, destination: str) -> bool:
-        return meets(self.rules.destinations.rule(destination).tls, session.tls, session.verified)
+    def is_enough(self, session: Session, destination: str, *, relayed: bool) -> bool:
+        """A policy may have come to be known since it was opened; at a relay none is looked at."""
+        level = self.rules.destinations.rule(destination).tls
+        sts = self.policies.known(destination) if self.policies is not None and not relayed else None
+        return meets(level, session.tls, session.verified, enforced=sts is not None and sts.mode is StsMode.ENFORCE)
 
     async def _tlsa(self, candidate: Candidate, port: int) -> tuple[str, TlsaAnswer | None]:
         """Of the first name that has records, or can't be asked."""

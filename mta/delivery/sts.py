@@ -139,6 +139,11 @@ class PolicyStore:
         await self._note_use(name, held)
         return held.policy if held.policy.mode is not StsMode.NONE else None
 
+    def known(self, domain: str) -> StsPolicy | None:
+        name = _policy_domain(domain)
+        held = self._in_force(name) if name is not None else None
+        return held.policy if held is not None and held.policy.mode is not StsMode.NONE else None
+
     async def _held(self, name: str) -> Held | None:
         """Never one whose time is up. Where the spool can't be read, what is known here counts."""
         if name not in self._recent:
@@ -148,6 +153,9 @@ class PolicyStore:
                 return None
             if name not in self._recent:  # else it came while this was looked up, and is newer
                 self._recent.put(name, read_held(found[name].value) if name in found else None)
+        return self._in_force(name)
+
+    def _in_force(self, name: str) -> Held | None:
         held = self._recent.get(name)
         return held if held is not None and self._clock.now() < held.expires_at else None
 

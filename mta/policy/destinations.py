@@ -3,7 +3,7 @@
 Rules: of the tables of a kind the first that matches holds, whole; what it does not say has its default.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mta.model.tls import TlsLevel
@@ -90,12 +90,21 @@ class Destinations:
 
     rules: tuple[DestinationRule, ...] = ()
     routes: tuple[RouteRule, ...] = ()
+    _rule_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _route_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    """By pattern, the first table that has it: each message asks several times, of however many tables."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_rule_of", _first_of(it.patterns for it in self.rules))
+        object.__setattr__(self, "_route_of", _first_of(it.patterns for it in self.routes))
 
     def rule(self, destination: str) -> DestinationRule:
-        return next((it for it in self.rules if matches(it.patterns, destination)), _PLAINLY)
+        place = _place(self._rule_of, destination)
+        return _PLAINLY if place is None else self.rules[place]
 
     def route(self, destination: str) -> RouteRule:
-        return next((it for it in self.routes if matches(it.patterns, destination)), _DIRECTLY)
+        place = _place(self._route_of, destination)
+        return _DIRECTLY if place is None else self.routes[place]
 
     # ------------------------------------------------ shared limits
     def group(self, destination: str, servers: str = "", *, directly: bool = False) -> str:
@@ -129,4 +138,26 @@ class Destinations:
 def matches(patterns: Sequence[str], destination: str) -> bool:
     """Whether one of them is `destination` (a domain in lower case, or a literal), `*`, or `*.` and a domain that it lies
     below."""
-    return any(it in ("*", destination) or (it[:2] == "*." and destination.endswith(it[1:])) for it in patterns)
+    return _place(_first_of([patterns]), destination) is not None
+
+
+def _first_of(tables: Iterable[Sequence[str]]) -> dict[str, int]:
+    """By pattern, the place of the first of `tables` that has it."""
+    places: dict[str, int] = {}
+    for place, patterns in enumerate(tables):
+        for pattern in patterns:
+            places.setdefault(pattern, place)
+    return places
+
+
+def _place(places: Mapping[str, int], destination: str) -> int | None:
+    """Of the first table that `matches`."""
+    if not places:
+        return None
+    found = [places[it] for it in ("*", destination) if it in places]
+    parent = destination
+    while dot := parent.find(".") + 1:
+        parent = parent[dot:]
+        if (place := places.get(f"*.{parent}")) is not None:
+            found.append(place)
+    return min(found, default=None)

@@ -196,9 +196,14 @@ def at_relay(demand: TlsDemand, host: str, needs: Needs) -> Plan:
     return Plan(TlsDemand(TlsPolicy.REQUIRETLS, required=True, names=(host,))) if demand.wanted else _never(needs)
 
 
-def meets(level: TlsLevel, tls: str, verified: str) -> bool:
-    """Whether a session that is there, opened for other mail perhaps, is enough for `level`."""
-    return bool(verified if level in (TlsLevel.VERIFY, TlsLevel.DANE) else tls) or level in (TlsLevel.NONE, TlsLevel.MAY)
+def meets(level: TlsLevel, tls: str, verified: str, *, enforced: bool = False) -> bool:
+    """Whether a session that is there, opened for other mail perhaps, is enough for `level`, and where MTA-STS is
+    `enforced`."""
+    if level is TlsLevel.NONE:
+        return True
+    if enforced or level in (TlsLevel.VERIFY, TlsLevel.DANE):
+        return bool(verified)
+    return bool(tls) or level is TlsLevel.MAY
 
 
 # ---------------------------------------------------------------- the texts

@@ -83,12 +83,15 @@ def server(column: str, **how: Any) -> ScriptedMx:
 class Policies:
     """`ports.StsPolicies` from a dict."""
 
-    known: dict[str, StsPolicy] = field(default_factory=dict)
+    published: dict[str, StsPolicy] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def of(self, domain: str) -> StsPolicy | None:
         self.asked.append(domain)
-        return self.known.get(domain)
+        return self.known(domain)
+
+    def known(self, domain: str) -> StsPolicy | None:
+        return self.published.get(domain)
 
 
 def published(mode: StsMode, *mx: str) -> Policies:
@@ -239,7 +242,7 @@ async def test_b26_a_host_that_is_spoken_to_in_clear_is_encrypted_where_that_is_
         await home.submit("ann@example.org")
         await home.deliver()
         await home.pool.close()
-        policies.known = published(StsMode.ENFORCE).known
+        policies.published = published(StsMode.ENFORCE).published
         await home.submit("bob@example.org")
         await home.deliver()
         assert [it.tls for it in mx.messages] == [False, True]
@@ -267,6 +270,20 @@ async def test_a_session_that_was_opened_before_the_rules_changed_is_not_used(tm
         await home.submit("bob@example.org")
         await home.deliver()
         assert len(mx.messages) == 1
+
+
+async def test_b29_a_session_in_clear_is_not_used_once_a_policy_is_known(tmp_path: Path):
+    """Its file came too late for the mail that the session was opened for."""
+    policies = Policies()
+    async with server("no STARTTLS") as mx, house(tmp_path, mx.port, connector=connector(), policies=policies) as home:
+        one_mx(home)
+        await home.submit("ann@example.org")
+        await home.deliver()
+        policies.published = published(StsMode.ENFORCE).published
+        other = await home.submit("bob@example.org")
+        await home.deliver()
+        assert len(mx.messages) == 1
+        assert (await home.recipient(other)).status is Status.PENDING
 
 
 async def test_lost_sessions_never_lead_to_clear_text_where_encryption_is_required(tmp_path: Path):
@@ -342,5 +359,5 @@ async def test_what_is_told_of_a_session(row: str, result: TlsResult, tmp_path: 
         (fact,) = [it for it in home.facts if isinstance(it, Encrypted)]
         assert (fact.domain, fact.host, fact.address, fact.result) == ("example.org", HOST, "127.0.0.1", result)
         assert [policy for policy, _ in fact.policies] == (
-            [TlsPolicy.DANE] if answer else [TlsPolicy.MTA_STS] if policies.known else []
+            [TlsPolicy.DANE] if answer else [TlsPolicy.MTA_STS] if policies.published else []
         )

@@ -251,12 +251,13 @@ def test_b29_a_policy_ends_with_its_time(tmp_path: Path):
 
     async def story(scene: Scene, store: PolicyStore) -> None:
         scene.domain.text = policy_file(max_age=3600)
-        assert await store.of(DOMAIN) is not None
+        assert store.known(DOMAIN) is None
+        assert (policy := await store.of(DOMAIN)) is not None and store.known(DOMAIN) == policy
         scene.domain.text = Fetched(TlsResult.STS_POLICY_FETCH_ERROR)
         await asyncio.sleep(3599)
         assert await store.of(DOMAIN) is not None
         await asyncio.sleep(2)
-        assert await store.of(DOMAIN) is None
+        assert await store.of(DOMAIN) is None and store.known(DOMAIN) is None
 
     play(tmp_path, story)
 

@@ -238,3 +238,14 @@ def test_no_cap_and_no_rate_is_passed_whatever_happens_and_whoever_shares(seed: 
             one.progress(turn.destination, now)
             one.end(turn, now)
     assert served == set(names), "nobody is forgotten"
+
+
+def test_one_server_that_has_too_many_is_no_limit_for_all_that_share_a_table() -> None:
+    tables = Destinations((DestinationRule(("*",), max_sessions=50, shared=True),))
+    one = Agenda(Caps(100, DEFAULTS), Shares(tables))
+    for name in ("a.test", "b.test"):
+        one.news(name, NORMAL, 0.0)
+    begun(one)
+    one.crowded("a.test", 1, "421 too many connections", 0.0)
+    one.progress("b.test", 0.0)
+    assert one.cap("b.test").sessions == 50

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mta.policy.allowance import Allowance, full_allowance, recalled
+from mta.policy.allowances import Allowances
 from mta.policy.rates import Rate
 
 RATES = st.builds(Rate, st.integers(1, 1000), st.floats(0.1, 3600), st.integers(1, 1000))
@@ -56,3 +57,23 @@ def test_another_rate_keeps_what_is_there_up_to_its_burst() -> None:
     one = full_allowance(Rate(100, 60, 100), 0.0)
     one.change(Rate(10, 60, 10), 0.0)
     assert one.level == 10
+
+
+def test_a_stricter_rate_takes_back_what_was_fetched_under_the_other() -> None:
+    one = full_allowance(Rate(1000, 60, 1000), 0.0)
+    one.ask(0.0)
+    one.grant()
+    one.change(Rate(5, 60, 5), 0.0)
+    assert one.ready + one.level == 5
+
+
+def test_asking_again_and_again_for_a_message_leaves_nothing_behind() -> None:
+    """An instant that is computed anew is the same."""
+    known = Allowances()
+    allowance = known.of("a.test", Rate(7, 3600, 1), 0.0)
+    assert allowance is not None
+    allowance.level = 0.0
+    for n in range(1000):
+        assert not known.leaves("a.test", n / 7, wanted=True)
+    assert len(known.refills) == 1
+    assert known.refilled(3600 / 7 + 0.01) == ["a.test"]

@@ -1,6 +1,8 @@
 """Which table holds for a destination."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mta.model.tls import TlsLevel
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule, matches
@@ -58,3 +60,17 @@ def test_who_shares_limits_and_which_they_are() -> None:
     assert tables.limits("a.out.example").sessions == 4 == tables.limits("smtp://relay.example.net:587").sessions
     assert tables.limits("smtp://other.example.net:25").sessions == 9
     assert (tables.group("example.org"), tables.limits("example.org").sessions) == ("example.org", 9)
+
+
+@given(
+    st.lists(st.sampled_from(["*", "a.test", "b.a.test", "*.test", "*.a.test", "*.b.a.test", "[192.0.2.1]"]), max_size=5),
+    st.sampled_from(["a.test", "b.a.test", "c.b.a.test", "xa.test", "test", "[192.0.2.1]"]),
+)
+def test_the_first_table_that_matches_holds(patterns: list[str], destination: str) -> None:
+    tables = tuple(DestinationRule((pattern,), max_sessions=n) for n, pattern in enumerate(patterns))
+    fitting = [
+        n
+        for n, it in enumerate(patterns)
+        if it in ("*", destination) or (it.startswith("*.") and destination.endswith(it[1:]))
+    ]
+    assert Destinations(tables).rule(destination).max_sessions == min(fitting, default=None)

@@ -16,6 +16,7 @@ from mta.policy.routing import (
     Candidate,
     Route,
     RoutingRules,
+    best_exchangers,
     plan_candidates,
     plan_directly,
     plan_exchangers,
@@ -349,3 +350,11 @@ def test_no_answer_leads_home_or_astray(
         assert candidate.host not in {"mail.own.test", "localhost", "192.0.2.1", "x..y", ""}
         assert (candidate.address, 25) not in rules.own_endpoints
         assert standing(plain(candidate.address)) in ({Standing.PUBLIC, Standing.PRIVATE} if private else {Standing.PUBLIC})
+
+
+def test_servers_are_told_from_others_by_all_hosts_of_the_best_preference() -> None:
+    """However many of them one attempt tries, and in whatever order they come."""
+    many = [MailExchanger(10, f"MX{n}.example.net") for n in range(HOST_LIMIT + 5)]
+    answers = [MxAnswer(Lookup.FOUND, (*hosts, MailExchanger(20, "later.test"))) for hosts in (many, many[::-1])]
+    assert best_exchangers(answers[0]) == best_exchangers(answers[1])
+    assert len(best_exchangers(answers[0])) == HOST_LIMIT + 5

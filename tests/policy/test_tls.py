@@ -307,3 +307,9 @@ def test_in_words() -> None:
     assert in_words(weakened(testing), tls, "") == in_words(testing, "", "") == "mta-sts testing"
     assert in_words(OPPORTUNISTIC, tls, "") == "opportunistic"
     assert in_words(TlsDemand(TlsPolicy.NONE, wanted=False), "", "") == "none"
+
+
+def test_what_is_required_is_never_weakened() -> None:
+    """A policy that was in testing mode may be enforced since."""
+    enforced = TlsDemand(TlsPolicy.MTA_STS, required=True, names=("mx.test",))
+    assert weakened(enforced) == enforced
