@@ -65,6 +65,7 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
         proxies=submission.proxy_protocol_from,
         users=users.hashes,
         clients=tuple(table.rule for table in submission.client),
+        signed=frozenset(table.domain for table in config.dkim),
     )
 
 

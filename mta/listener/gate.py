@@ -149,7 +149,9 @@ class Permit:
         if rule is not ANYTHING:
             size = min(common.max_message_size, rule.max_message_size or common.max_message_size)
             recipients = min(common.max_recipients, rule.max_recipients or common.max_recipients)
-            self.settings = replace(common, max_message_size=size, max_recipients=recipients)
+            self.settings = replace(
+                common, max_message_size=size, max_recipients=recipients, rule=rule, signed=now.signed
+            )
 
     def mail_refusal(self, reverse_path: str, now: float) -> Reply | None:
         """A message that is not refused is counted."""

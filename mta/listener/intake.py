@@ -18,6 +18,7 @@ from mta.model.queue_id import RANDOM_BITS, queue_id
 from mta.model.reply import Reply
 from mta.policy import header, trace
 from mta.policy.acceptance import ForwardPath
+from mta.policy.author import author_domain
 from mta.policy.fingerprint import fingerprint
 from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
@@ -147,6 +148,8 @@ class Intake:
         )
         if isinstance(prepared, Reply):
             return prepared
+        if foreign := _foreign(start, settings, complete=complete):
+            return foreign
         if refusal := await self._refusal(prepared, client.user, settings):
             return refusal
         content.replace_prefix(prepared.length, prepared.by)
@@ -237,6 +240,14 @@ class Intake:
 
     def turned_away(self, client: str, reply: Reply, reason: str, user: str = "") -> None:
         self._observer(Refused(client, str(reply), reason, user))
+
+
+def _foreign(start: bytes, settings: ListenerSettings, *, complete: bool) -> Reply | None:
+    """The refusal of mail that we would sign for a domain which its client may not send for."""
+    if not (settings.signed and settings.rule.sender_domains):
+        return None
+    section = header.split_section(start, complete=complete)  # it was found good before
+    return settings.rule.author_refusal(author_domain(section), settings.signed)
 
 
 def _message(

@@ -334,7 +334,7 @@ class SubmissionSession(SMTP):
                 return
             decoder = await self._read_content(content)
             self._commits = True
-            reply = await self._intake.submit(transaction, self._client(), decoder, content, self._settings)
+            reply = await self._intake.submit(transaction, self._client(), decoder, content, self._conversation.settings)
             self._replies += wire(reply)
         finally:
             self._conversation.reset()
@@ -367,7 +367,7 @@ class SubmissionSession(SMTP):
             refusal = begin_chunk(chunk, transaction, self._intake, self._conversation.settings)
             await read_chunk(chunk.size, None if refusal else transaction.chunks, self._read)
             self._commits = refusal is None
-            reply = refusal or await end_chunk(chunk, transaction, self._client(), self._intake, self._settings)
+            reply = refusal or await end_chunk(chunk, transaction, self._client(), self._intake, self._conversation.settings)
             self._replies += wire(reply)
             self._conversation.end_chunk(chunk, reply)
         finally:

@@ -9,7 +9,7 @@ from typing import Literal
 from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
 from mta.policy.acceptance import Locals
-from mta.policy.clients import ClientRule
+from mta.policy.clients import ANYTHING, ClientRule
 from mta.policy.networks import plain
 from mta.policy.schedule import RetryPolicy
 
@@ -30,7 +30,7 @@ class ListenerSettings:
     `header_checks`: "lenient" takes header sections that RFC 5322 does not know; `max_own_hops`: so many Received fields of
     ours are a loop. `tls`: our certificate, if there is one; `tls_required`: no mail in clear where STARTTLS is offered;
     `proxies`: from where connections begin with a PROXY header. `users` has the password's hash of each name; `clients` are
-    the rules for some of them."""
+    the rules for some of them, `rule` is the one that this client goes by; `signed` are the domains whose mail we sign."""
 
     hostname: str
     locals: Locals
@@ -54,6 +54,8 @@ class ListenerSettings:
     proxies: tuple[IpNetwork, ...] = ()
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: tuple[ClientRule, ...] = ()
+    rule: ClientRule = ANYTHING
+    signed: frozenset[str] = frozenset()
 
     def admits(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.allow)

@@ -27,6 +27,7 @@ _XTEXT = re.compile(r"(?:<>|(?:[!-*,-<>-~]|\+[0-9A-F]{2})+)\Z")
 
 AUTH_REQUIRED = Reply(530, "5.7.0", "Authentication required")
 SENDER_REFUSED = Reply(550, "5.7.1", "You may not send from this domain")
+AUTHOR_REFUSED = Reply(550, "5.7.1", "You may not write in the name of the domain in From: its mail is signed here")
 NULL_SENDER_REFUSED = Reply(550, "5.7.1", "You may not send without a sender")
 
 
@@ -61,6 +62,13 @@ class ClientRule:
             return None if self.null_sender else NULL_SENDER_REFUSED
         domain = a_labels(reverse_path.rpartition("@")[2])
         return None if not self.sender_domains or any(_covers(it, domain) for it in self.sender_domains) else SENDER_REFUSED
+
+    def author_refusal(self, author: str, signed: Iterable[str]) -> Reply | None:
+        """`author` is the domain in From, `signed` are those that we have keys of, for what lies below them too: who may not
+        send for a domain gets no signature of it either."""
+        if not self.sender_domains or any(_covers(it, author) for it in self.sender_domains):
+            return None
+        return AUTHOR_REFUSED if any(f".{author}".endswith(f".{it}") for it in signed) else None
 
 
 ANYTHING = ClientRule()

@@ -123,3 +123,18 @@ async def test_two_users_keys_are_two_keys(start: Start) -> None:
     assert [(message.key, message.scope) for message, _ in running.spool.accepted] == [
         ("order-1", "shop"), ("order-1", "ann@example.com"),
     ]  # fmt: skip
+
+
+async def test_nobody_gets_a_signature_of_a_domain_that_is_not_its_own_to_send_for(start: Start) -> None:
+    rules = (ClientRule(network=LOCAL, sender_domains=("shop.test",)),)
+    running: Bench = await start(clients=rules, signed=frozenset({"shop.test", "bank.test"}))
+    async with await SmtpClient.connect(running.endpoint) as client:
+        await client.command("EHLO c.test")
+        heard = {}
+        for author in ("a@shop.test", "boss@bank.test", "Boss <boss@mail.BANK.test>", "a@elsewhere.test"):
+            await client.command("MAIL FROM:<a@shop.test>")
+            await client.command("RCPT TO:<b@example.org>")
+            await client.command("DATA")
+            await client.send(f"From: {author}\r\n\r\nx\r\n.\r\n".encode())
+            heard[author] = (await client.reply())[:9]
+    assert list(heard.values()) == ["250 2.0.0", "550 5.7.1", "550 5.7.1", "250 2.0.0"]
