@@ -275,6 +275,66 @@ async def test_a_crowd_has_its_category(world: World) -> None:
     assert "too-many-connections" in await world.daemon.ask(f"json show {queue_id}")
 
 
+@pytest.mark.parametrize("phase", ["BANNER", "EHLO"])
+async def test_q3_a_refusal_for_our_reputation_is_told_as_such_where_encryption_is_required(world: World, phase: str) -> None:
+    """It comes before STARTTLS, and is not about encryption."""
+    world.configure("", destination=[{"match": "wary.test", "tls": "encrypt"}])
+    blocked = "421 4.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org"
+    await world.mx("wary.test", script={phase: blocked}, tls=issued_to("mx1.wary.test"))
+    await world.daemon.start()
+    waits = await replied(world, await world.daemon.submit("ann@wary.test"))
+    assert waits["category"] == "reputation" and waits["reply"]["code"] == 421
+    await until(lambda: [it for it in world.mail_for("postmaster@admin.test") if b"trust us" in it.content])
+
+
+# ---------------------------------------------------------------- what is configured wrongly
+WRONG: dict[str, dict[str, Any]] = {
+    "route.via": {"route": [{"match": "*", "via": "ftp://relay.test"}]},
+    "route.password": {"route": [{"match": "*", "via": "smtp://shop@relay.test", "password": "/none/at/all"}]},
+    "route.via of us": {"route": [{"match": "*", "via": "smtp://shop:secret@relay.test"}]},
+    "route.source": {"route": [{"match": "*", "via": "mx", "source": ["192.0.2.1", "192.0.2.2"]}]},
+    "destination.rate": {"destination": [{"match": "a.test", "rate": "many"}]},
+    "destination.tls": {"destination": [{"match": "a.test", "tls": "always"}]},
+    "destination.share": {"destination": [{"match": "a.test", "share": "ns"}]},
+    "destination.max_sessions": {"destination": [{"match": "a.test", "max_sessions": 0}]},
+    "destination.match": {"destination": [{"match": "a..test"}]},
+    "dkim.key": {"dkim": [{"domain": "shop.test", "selector": "s", "key": "/none/at/all"}]},
+    "dkim.selector": {"dkim": [{"domain": "shop.test", "selector": "a b", "key": "/none/at/all"}]},
+    "suppression.keep": {"suppression": {"keep": "long"}},
+    "tls.report": {"tls": {"report": "yes"}},
+    "tls.unknown": {"tls": {"mta_sst": True}},
+    "dns.trust_ad": {"dns": {"trust_ad": "loopback"}},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_table_is_told_in_one_line_and_changes_nothing(world: World, name: str) -> None:
+    """To `mta check`, at the start and at SIGHUP: mail goes on as it did."""
+    daemon, good = world.daemon, dict(world.daemon.config)
+    mx = await world.mx("good.test")
+    await daemon.start()
+    daemon.config = {**good, **{key: _joined(good.get(key), value) for key, value in WRONG[name].items()}}
+    await daemon.reload()
+    [trouble] = daemon.logged("trouble", level="error")
+    table, _, key = name.split(" ")[0].partition(".")
+    assert "as it was" in trouble["what"] or "as they were" in trouble["what"]
+    if key not in ("unknown", "report", "trust_ad"):
+        assert key in trouble["detail"] and table in trouble["detail"]
+    await sent(world, await daemon.submit("ann@good.test"))
+    assert len(mx.messages) == 1
+    checked = await daemon.cli("check")
+    await daemon.stop()
+    before = daemon.log_text
+    await daemon.launch()
+    assert (checked.code, await daemon.exited()) == (78, 78)
+    assert len(daemon.log_text[len(before) :].splitlines()) == 1
+    assert "secret" not in checked.err + checked.out + daemon.log_text
+
+
+def _joined(old: Any, new: Any) -> Any:
+    return {**old, **new} if isinstance(old, dict) else new
+
+
 # ---------------------------------------------------------------- suppression and keys
 async def test_a_repeat_under_its_key_is_one_though_a_recipient_was_suppressed_meanwhile(world: World) -> None:
     """The first submission was taken for both."""
@@ -346,8 +406,6 @@ async def test_tls_07_what_failed_is_reported_signed_and_goes_where_tls_fails(wo
     await replied(world, await world.daemon.submit("ann@good.test"))
     await world.daemon.stop()
     with world.spool() as spool:
-        rows = spool.execute("SELECT name FROM memories WHERE name LIKE '%good.test'").fetchall()
-        print(rows)
         spool.execute("UPDATE memories SET name = '2026-01-02 good.test' WHERE name LIKE '____-__-__ good.test'")
     await world.daemon.start()
     (report,) = await until(lambda: [it for it in mx.messages if it.forward_paths == ["tls@good.test"]])
