@@ -251,7 +251,8 @@ def of_host(verdict: Verdict, demand: TlsDemand, needs: Needs) -> Verdict:
     """What is said of a host that could not be used: where encryption is required, that this is why, and a refusal of
     STARTTLS is no refusal of mail (field case B27). For REQUIRETLS it is one: without STARTTLS there is none (RFC 8689
     section 4.2.1). What was said of something else stays as it is: a refusal in the greeting, too many sessions."""
-    if not demand.required or verdict.phase not in _OF_TLS or not verdict.status.startswith("4.7.") or crowded(verdict):
+    about_tls = verdict.phase in _OF_TLS or verdict.status == "4.7.10"  # also where EHLO is not known
+    if not (demand.required and about_tls and verdict.status.startswith("4.7.")) or crowded(verdict):
         return verdict
     said = f"{verdict.phase.upper()} was answered with {verdict.reply}" if verdict.reply.code else verdict.reply.text
     final = needs.required and verdict.status == "4.7.10"

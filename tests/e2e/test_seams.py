@@ -25,9 +25,9 @@ PUBLISHED = published(RSA, ED, OURS)
 SEVEN_BIT = tuple(it for it in EXTENSIONS if it != "8BITMIME")
 CHUNKING = (*EXTENSIONS, "CHUNKING")
 HEAD = (
-    "From: Shop <app@shop.test>\r\nTo: ann@good.test\r\nSubject: hello\r\nMIME-Version: 1.0\r\n"
-    "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
-).encode()
+    b"From: Shop <app@shop.test>\r\nTo: ann@good.test\r\nSubject: hello\r\nMIME-Version: 1.0\r\n"
+    b"Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n"
+)
 LARGE = HEAD + "grüße an alle, auch an den Rest\r\n".encode() * 4000
 RELAY, LOGIN = "relay.net.test", ("shop", "correct horse")
 
@@ -276,7 +276,9 @@ async def test_a_crowd_has_its_category(world: World) -> None:
 
 
 @pytest.mark.parametrize("phase", ["BANNER", "EHLO"])
-async def test_q3_a_refusal_for_our_reputation_is_told_as_such_where_encryption_is_required(world: World, phase: str) -> None:
+async def test_q3_a_refusal_for_our_reputation_is_told_as_such_where_encryption_is_required(
+    world: World, phase: str
+) -> None:
     """It comes before STARTTLS, and is not about encryption."""
     world.configure("", destination=[{"match": "wary.test", "tls": "encrypt"}])
     blocked = "421 4.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org"
