@@ -307,13 +307,14 @@ class Daemon:
         self.signing.keyring = Keyring(found.keys)
 
     def _reroute(self, passwords: RelayPasswords) -> None:
-        """Where a relay is another, or lets us in now, nothing of what befell it before counts."""
+        """Where a relay is another, or lets us in now, nothing of what befell it before counts, nor who we were there."""
         for problem in passwords.warnings:
             self.observe(Trouble("warning", str(problem)))
         self.relay_passwords = passwords
         found = settings.destinations(self.config, passwords.by_route)
         if found.routes != self.router.destinations.routes:
             self.hosts.revive()
+            self.pool.renew()
         self.router.destinations = found
 
     def _listener_settings(self) -> ListenerSettings:

@@ -19,6 +19,7 @@ from mta.listener.junk import JUNK_LIMIT, weight
 from mta.listener.replies import lines, wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
+from mta.model.address import parse_address
 from mta.model.reply import Reply
 from mta.model.text import safe_text
 from mta.policy.acceptance import ForwardPath, forward_path, mail
@@ -319,6 +320,8 @@ class Conversation:
         wanted, self.wanted = self.wanted, None
         if wanted is None or refusal is not None:
             reply = refusal or Reply(503, "5.5.1", "Send RCPT first")
+            if wanted is not None and reply.code == 550:
+                self.transaction.suppressed.add(parse_address(wanted.path.address, utf8=True).key)
             return Answer(wire(reply), refused=(reply, f"RCPT {shown(wanted.argument if wanted else '')}"))
         return self._admitted(wanted.path, wanted.argument)
 

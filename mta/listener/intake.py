@@ -300,9 +300,9 @@ def default_deadline(schedule: RetryPolicy, start: float) -> DeliverBy | None:
 
 
 def _fingerprint(transaction: Transaction, subject: str) -> str:
-    """Over what was submitted, before aliases: they may change between two submissions."""
-    mailboxes = (parse_address(it.original or it.address, utf8=True).key for it in transaction.recipients.values())
-    return fingerprint(transaction.reverse_path or "", mailboxes, subject)
+    """Over what was submitted, before aliases and suppression: they may change between two submissions."""
+    mailboxes = {parse_address(it.original or it.address, utf8=True).key for it in transaction.recipients.values()}
+    return fingerprint(transaction.reverse_path or "", mailboxes | transaction.suppressed, subject)
 
 
 def _answer(earlier: Earlier) -> Reply:

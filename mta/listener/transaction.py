@@ -15,7 +15,8 @@ from mta.policy.requests import NO_REQUESTS, Requests
 class Transaction:
     """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests` and
     what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several; `highest` is the highest
-    priority that is allowed. `chunks` is what BDAT has brought, `is_broken` says that a chunk is lost, and the message with
+    priority that is allowed. `suppressed` are mailboxes that RCPT named in vain, since nothing is sent to them, by their
+    `Address.key`. `chunks` is what BDAT has brought, `is_broken` says that a chunk is lost, and the message with
     it."""
 
     reverse_path: str | None = None
@@ -25,6 +26,7 @@ class Transaction:
     dsn: MailAsks = NOTHING
     highest: int = HIGHEST_PRIORITY
     recipients: dict[tuple[str, str], NewRecipient] = field(default_factory=dict)
+    suppressed: set[str] = field(default_factory=set)
     chunks: Chunks | None = None
     is_broken: bool = False
 

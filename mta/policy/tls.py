@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, StsMode, StsPolicy, Tlsa, TlsDemand, TlsLevel, TlsPolicy, TlsResult
+from mta.policy.crowding import crowded
 from mta.policy.sts import covers
 from mta.ports import Lookup, TlsaAnswer
 
@@ -236,6 +237,9 @@ def in_words(demand: TlsDemand, tls: str, verified: str) -> str:
 
 
 # ---------------------------------------------------------------- what follows from the conversation
+_OF_TLS = frozenset({Phase.STARTTLS, Phase.TLS, Phase.EHLO_TLS})
+
+
 def not_offered(demand: TlsDemand) -> Verdict:
     """STARTTLS is required, and the server does not have it, or something on the way has taken it away (RFC 8461 section
     5, RFC 7672 section 2.2)."""
@@ -251,9 +255,9 @@ def weakened(demand: TlsDemand) -> TlsDemand:
 def of_host(verdict: Verdict, demand: TlsDemand, needs: Needs) -> Verdict:
     """What is said of a host that could not be used: where encryption is required, that this is why, and a refusal of
     STARTTLS is no refusal of mail (field case B27). For REQUIRETLS it is one: without STARTTLS there is none (RFC 8689
-    section 4.2.1)."""
-    about_tls = verdict.status.startswith("4.7.") and verdict.phase is not Phase.AUTH
-    if not demand.required or not about_tls:
+    section 4.2.1). What was said of something else stays as it is: a refusal in the greeting, too many sessions."""
+    about_tls = verdict.phase in _OF_TLS or verdict.status == "4.7.10"  # also where EHLO is not known
+    if not (demand.required and about_tls and verdict.status.startswith("4.7.")) or crowded(verdict):
         return verdict
     said = f"{verdict.phase.upper()} was answered with {verdict.reply}" if verdict.reply.code else verdict.reply.text
     final = needs.required and verdict.status == "4.7.10"

@@ -4,11 +4,12 @@ import signal
 
 import pytest
 
+from tests.e2e.keys import sign
 from tests.e2e.world import World
 from tests.support.daemon import until
 from tests.support.mx import Hold, Message, ScriptedMx
 from tests.support.smtp_client import stuffed
-from tests.support.verifiers import by_dkimpy, by_mail_dkim, key, pem, published
+from tests.support.verifiers import by_dkimpy, by_mail_dkim, key, published
 
 RSA, ED = key("shop.test/2026", "rsa"), key("shop.test/2026ed")
 OURS = key("out.test/1")
@@ -24,14 +25,7 @@ BODIES = [
 @pytest.fixture
 def world(world: World) -> World:
     """Mail from shop.test is signed by two keys, our own by one."""
-    tables = []
-    for one in (RSA, ED, OURS):
-        domain, _, selector = one.name.partition("/")
-        path = world.folder / f"{selector}.pem"
-        path.touch(0o600)
-        path.write_bytes(pem(one.name, one.type))
-        tables.append({"domain": domain, "selector": selector, "key": str(path)})
-    world.configure("", dkim=tables)
+    sign(world, RSA, ED, OURS)
     return world
 
 
