@@ -66,14 +66,14 @@ class LogLines:
         self._refusals: dict[str, int] = {}
 
     def __call__(self, fact: Fact) -> None:
-        if isinstance(fact, Trouble) and fact.severity == "debug" and not self._debug:
+        level, event = _headline(fact)
+        if level == "debug" and not self._debug:
             return
         now = self._now()
         if isinstance(fact, Refused) and not self._may_log(fact, now):
             return
         if lost := self._sink.take_lost():
             self._write(now, "warning", "log_lines_lost", (("count", lost),))
-        level, event = _headline(fact)
         self._write(now, level, event, _details(fact))
 
     def _write(self, now: float, level: str, event: str, details: Pairs) -> None:

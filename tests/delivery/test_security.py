@@ -174,6 +174,10 @@ async def test_cell(row: str, column: str, expected: str, tmp_path: Path):
     assert str(entry["policy"]).endswith(" verified") == (expected == "verified")
 
 
+def test_the_readme_has_this_table():
+    assert TABLE in (Path(__file__).parents[2] / "README.md").read_text()
+
+
 # ---------------------------------------------------------------- what is more than a cell
 @pytest.mark.parametrize("step", ["500 5.5.1 what?", Close()])
 async def test_b27_helo_is_no_way_around(step: Any, tmp_path: Path):

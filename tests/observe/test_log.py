@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mta.model.events import Accepted, Attempted, Fact, Ordered, Refused, Reported, Settled, Trouble
+from mta.model.events import Accepted, Attempted, Encrypted, Fact, Ordered, Refused, Reported, Settled, Trouble
 from mta.model.reply import Reply, parse_reply
 from mta.model.text import safe_text
+from mta.model.tls import TlsResult
 from mta.observe.log import LAYOUTS, REFUSALS_PER_MINUTE, LogLines
 
 AT = 1767323045.678
@@ -153,9 +154,17 @@ def test_any_text_is_one_line_that_can_be_read_back(what: str, detail: str, layo
     assert values == fixed | {key: value for key, value in given_values.items() if value}
 
 
-def test_debug_details_only_when_asked_for():
-    assert logged(Trouble("debug", "traceback")) == []
-    assert len(logged(Trouble("debug", "traceback"), debug=True)) == 1
+@pytest.mark.parametrize(
+    "fact",
+    [
+        Trouble("debug", "traceback"),
+        Encrypted("example.org", (), TlsResult.SUCCESS, "mx1.example.org", "192.0.2.1"),
+    ],
+)
+def test_debug_details_only_when_asked_for(fact: Fact):
+    assert logged(fact) == []
+    (line,) = logged(fact, debug=True)
+    assert " level=debug " in line
 
 
 def test_nbr08_one_client_cannot_fill_the_log():
