@@ -16,9 +16,19 @@ from mta.delivery.security import Security
 from mta.dns.reachability import look, source_to
 from mta.dns.resolver import DnsResolver
 from mta.doctor.findings import Finding, Level
-from mta.doctor.sender import SigningKey, look_at_dkim, look_at_dmarc, look_at_name, look_at_spf, our_addresses
+from mta.doctor.sender import (
+    SigningKey,
+    look_at_dkim,
+    look_at_dmarc,
+    look_at_name,
+    look_at_spf,
+    look_at_spf_record,
+    mail_leaves_by,
+    our_addresses,
+)
 from mta.doctor.way_out import WayOut
 from mta.model.tls import OPPORTUNISTIC, StsPolicy, TlsResult
+from mta.policy.destinations import Relay
 from mta.policy.routing import Candidate
 from mta.policy.sts import NoPolicy, parse_policy, policy_id
 from mta.policy.tls import NO_NEEDS, Plan, at_relay
@@ -32,6 +42,7 @@ PATIENCE = 10.0
 """Seconds for each step of a conversation: a server that is slower is said to be."""
 FAR_AWAY = ("192.0.2.1", "2001:db8::1")
 """The route there is the way out; nothing is sent."""
+Look = Awaitable[list[Finding]]
 
 
 class Doctor:
@@ -54,16 +65,31 @@ class Doctor:
         return ours + theirs
 
     async def _ourselves(self) -> list[Finding]:
+        looks = self._seen_by_relay(relay) if (relay := self._relay()) else await self._seen_directly()
+        for domain in self._sender_domains():
+            looks.append(_in_time(f"DMARC of {domain}", _alone(look_at_dmarc(self._resolver, domain))))
+        looks += (_in_time(f"DKIM of {key.domain}", _alone(look_at_dkim(self._resolver, key))) for key in self._keys)
+        findings = [it for look in await asyncio.gather(*looks) for it in look]
+        return [*findings, *self._keys_not_looked_at()]
+
+    def _relay(self) -> Relay | None:
+        """Where mail for anybody goes first."""
+        return settings.destinations(self._config).route("anybody.invalid").vias[0]
+
+    def _seen_by_relay(self, relay: Relay) -> list[Look]:
+        looks = [_alone(_found(mail_leaves_by(relay)))]
+        looks += (_alone(look_at_spf_record(self._resolver, it, relay)) for it in self._sender_domains())
+        return [_in_time("SPF", it) for it in looks]
+
+    async def _seen_directly(self) -> list[Look]:
+        """At the addresses that this machine sends from."""
         resolver = self._resolver
         outward = [it for route in self._config.route for it in route.source] or [*filter(None, map(source_to, FAR_AWAY))]
         addresses, found = our_addresses(outward, (await resolver.addresses(self._hostname)).addresses)
-        looks = [_in_time(f"the name {self._hostname}", look_at_name(resolver, self._hostname, addresses))]
-        for domain in self._sender_domains():
-            looks.append(_in_time(f"SPF of {domain}", look_at_spf(resolver, domain, addresses)))
-            looks.append(_in_time(f"DMARC of {domain}", _alone(look_at_dmarc(resolver, domain))))
-        looks += (_in_time(f"DKIM of {key.domain}", _alone(look_at_dkim(resolver, key))) for key in self._keys)
-        findings = [it for look in await asyncio.gather(*looks) for it in look]
-        return [*found, *findings, *self._keys_not_looked_at()]
+        looks: list[Look] = [_alone(_found(it)) for it in found]
+        looks.append(_in_time(f"the name {self._hostname}", look_at_name(resolver, self._hostname, addresses)))
+        looks += (_in_time(f"SPF of {it}", look_at_spf(resolver, it, addresses)) for it in self._sender_domains())
+        return looks
 
     def _keys_not_looked_at(self) -> Iterator[Finding]:
         if self._unseen:
@@ -127,3 +153,7 @@ async def _in_time(about: str, look: Awaitable[list[Finding]]) -> list[Finding]:
 
 async def _alone(look: Awaitable[Finding]) -> list[Finding]:
     return [await look]
+
+
+async def _found(finding: Finding) -> Finding:
+    return finding

@@ -22,6 +22,8 @@ async def do(command: Command, suppressions: Suppressions, observer: Observer) -
         observer(Ordered(command.name, address, "", "removed"))
         return {"removed": address}
     lasts = values.duration(command.options["for"]) if "for" in command.options else None
+    if lasts == 0:
+        raise CommandError(Exit.USAGE, "--for: expected a duration above zero")
     made = await suppressions.add(address, command.options.get("reason", ""), lasts)
     observer(Ordered(command.name, address, "", "suppressed"))
     return {"added": document(made)}

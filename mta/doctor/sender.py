@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mta.doctor.findings import Finding, Level
-from mta.doctor.spf import Evaluation, Spf
+from mta.doctor.spf import Evaluation, Spf, is_record
 from mta.policy.networks import Standing, plain, standing
 from mta.ports import Lookup, Resolver
 
@@ -97,6 +97,23 @@ async def _spf(resolver: Resolver, domain: str, address: str) -> Finding:
         case Spf.PERMERROR:
             return Finding(Level.FAILURE, about, f"is wrong: {evaluation.why}", "mend it: as it is, it counts as none")
     return Finding(Level.NOTE, about, f"could not be judged: {evaluation.why}")
+
+
+def mail_leaves_by(relay: object) -> Finding:
+    return Finding(Level.NOTE, "our address", f"mail leaves by {relay}: others see its address and name, not ours")
+
+
+async def look_at_spf_record(resolver: Resolver, domain: str, relay: object) -> Finding:
+    """Where a relay sends, whose addresses are its operator's to tell."""
+    about = f"SPF of {domain}"
+    answer = await resolver.texts(domain)
+    if answer.lookup is Lookup.TROUBLE:
+        return Finding(Level.NOTE, about, f"can't be looked up now: {answer.detail}")
+    records = list(filter(is_record, answer.texts))
+    advice = f"ask the operator of {relay} what has to stand in it"
+    if not records:
+        return Finding(Level.FAILURE, about, "there is no record", advice)
+    return Finding(Level.NOTE, about, f"has to let the relay send: {records[0]}", advice)
 
 
 async def look_at_dkim(resolver: Resolver, key: SigningKey) -> Finding:

@@ -32,6 +32,11 @@ class Spf(StrEnum):
     UNKNOWN = "unknown"
 
 
+def is_record(text: str) -> bool:
+    """Whether a TXT record is one of SPF (section 4.5)."""
+    return _VERSION.match(text) is not None
+
+
 _SIGNS = {"": Spf.PASS, "+": Spf.PASS, "-": Spf.FAIL, "~": Spf.SOFTFAIL, "?": Spf.NEUTRAL}
 
 
@@ -84,7 +89,7 @@ class Evaluation:
         answer = await self.resolver.texts(domain)
         if answer.lookup is Lookup.TROUBLE:
             raise _Broken(Spf.TEMPERROR, f"the lookup at {domain} failed: {answer.detail}")
-        records = [text for text in answer.texts if _VERSION.match(text)]
+        records = list(filter(is_record, answer.texts))
         if len(records) > 1:
             raise _Broken(Spf.PERMERROR, f"{domain} has {len(records)} SPF records; only one may be there")
         return records[0] if records else None

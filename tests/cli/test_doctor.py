@@ -119,3 +119,15 @@ async def test_a_key_that_only_the_service_sees_is_no_obstacle(tmp_path: Path) -
     table = '[[dkim]]\ndomain = "shop.test"\nselector = "s"\nkey = "credential:dkim"\n'
     _, output = await run(tmp_path, free_port(), "nobody.test", more=table)
     assert "note     DKIM: credential:dkim can only be looked at by the service" in output
+
+
+async def test_where_mail_leaves_by_a_relay_our_own_address_is_not_judged(tmp_path: Path) -> None:
+    async with ScriptedMx() as mx:
+        zones: Zones = {("relay.test", "A"): ["127.0.0.1"], ("shop.test", "TXT"): ['"v=spf1 include:relay.test -all"']}
+        route = f'[[route]]\nmatch = "*"\nvia = "smtp://relay.test:{mx.port}"\n'
+        code, output = await run(tmp_path, free_port(), "friends.test", zones=zones, more=route)
+    assert code == 1, output
+    assert f"note     our address: mail leaves by smtp://relay.test:{mx.port}: others see its address" in output
+    assert "note     SPF of shop.test: has to let the relay send: v=spf1 include:relay.test -all" in output
+    assert "the name mail.shop.test" not in output
+    assert "ok       the way to friends.test: leads to relay.test" in output
