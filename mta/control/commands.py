@@ -110,7 +110,7 @@ COMMANDS = {
             Refs.ADDRESS,
             (
                 Option("reason", "why, in words for whoever submits mail to it", "TEXT", values.reason),
-                Option("for", "only for so long (30d, say); else until it is removed", "DURATION", values.duration),
+                Option("for", "only for so long (30d, say); else until it is removed", "DURATION", values.lasting),
             ),
         ),
         Spec("suppression remove", "Sends mail to an address again.", Refs.ADDRESS),

@@ -21,9 +21,7 @@ async def do(command: Command, suppressions: Suppressions, observer: Observer) -
             raise CommandError(Exit.NO_MESSAGE, f"{address} is not suppressed")
         observer(Ordered(command.name, address, "", "removed"))
         return {"removed": address}
-    lasts = values.duration(command.options["for"]) if "for" in command.options else None
-    if lasts == 0:
-        raise CommandError(Exit.USAGE, "--for: expected a duration above zero")
+    lasts = values.lasting(command.options["for"]) if "for" in command.options else None
     made = await suppressions.add(address, command.options.get("reason", ""), lasts)
     observer(Ordered(command.name, address, "", "suppressed"))
     return {"added": document(made)}

@@ -52,6 +52,13 @@ def duration(text: str) -> float:
     return parse_duration(text)
 
 
+def lasting(text: str) -> float:
+    """Seconds, more than none."""
+    if not (seconds := parse_duration(text)):
+        raise ValueError("expected a duration above zero")
+    return seconds
+
+
 def key(text: str) -> str:
     if not is_key(text):
         raise ValueError(f"expected 1 to {KEY_LIMIT} ASCII characters, no blank")
