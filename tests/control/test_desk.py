@@ -324,8 +324,16 @@ async def test_a_person_s_retry_of_a_suppressed_address_is_done_and_noted(desk: 
 
 @pytest.mark.parametrize(
     "words",
-    ["", " add", " remove a@b.test c@d.test", " add a@b.test --reason=", " list x", " add a@b.test --for soon"]
-    + [" add a@b.test --for 0s", " add a b"],
+    [
+        "",
+        " add",
+        " remove a@b.test c@d.test",
+        " add a@b.test --reason=",
+        " list x",
+        " add a@b.test --for soon",
+        " add a@b.test --for 0s",
+        " add a b",
+    ],
 )
 def test_a_wrong_order_about_suppressions_is_64(words: str) -> None:
     with pytest.raises(CommandError) as refused:
