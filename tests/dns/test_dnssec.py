@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mta.dns.resolver import DnsResolver
 from mta.model.tls import Tlsa
 from mta.ports import Lookup
-from tests.dns.test_unbound import UNBOUND, answering, free_port
+from tests.dns.test_unbound import UNBOUND, answering
+from tests.support.daemon import free_port
 
 pytestmark = pytest.mark.unbound
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from mta.dns.resolver import DnsResolver
 from mta.ports import Lookup, MailExchanger
+from tests.support.daemon import free_port
 from tests.support.dns_server import DnsServer, Zones
 
 pytestmark = pytest.mark.unbound
@@ -55,12 +55,6 @@ ZONES: Zones = {
     ("two.test", "CNAME"): ["one.test."],
     ("big.test", "MX"): [f"{i} mx{i}.{'x' * 40}.test." for i in range(60)],
 }
-
-
-def free_port() -> int:
-    with socket.socket(type=socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def answering(port: int) -> None:

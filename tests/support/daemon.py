@@ -47,11 +47,12 @@ async def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port at which nobody listens, to be bound again later."""
+    """A port at which nobody listens, by TCP or UDP, to be bound again later."""
     while True:
         port = random.choice(_PORTS)
-        with socket.socket() as tcp, contextlib.suppress(OSError):
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
             tcp.bind((host, port))
+            udp.bind((host, port))
             return port
 
 
