@@ -2,8 +2,9 @@
 
 Rules: nothing here raises, or blocks for longer than a disk does. A pipe, socket or terminal is written to only while
 it says that it takes some, at most `CHUNK` octets at a time (what a pipe that is ready promises to take); what it does
-not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted. Lines of one turn of the
-event loop are written together: a write for each would be a tenth of a delivery's work.
+not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted. Lines that are no
+news to anybody (what is accepted and sent) are written together, once a turn of the event loop: a write for each would be a
+tenth of a message's work.
 """
 
 import asyncio
@@ -36,12 +37,15 @@ class DescriptorSink:
         self._retrying = self._writing = False
         self._chunk = BACKLOG_LIMIT if _is_file(fd) else CHUNK
 
-    def __call__(self, line: bytes) -> None:
+    def __call__(self, line: bytes, soon: bool = False) -> None:
+        """`soon`: when what is being done now is done; else before this returns."""
         if len(self._backlog) + len(line) > BACKLOG_LIMIT:
             self._lost += 1
             return
         self._backlog += line
-        if not self._writing:
+        if not soon:
+            self.flush()
+        elif not self._writing:
             self._write_soon()
 
     def take_lost(self) -> int:
@@ -52,7 +56,6 @@ class DescriptorSink:
         return lost
 
     def _write_soon(self) -> None:
-        """When what is being done now is done; at once where no event loop runs."""
         try:
             asyncio.get_running_loop().call_soon(self.flush)
         except RuntimeError:

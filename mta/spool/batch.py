@@ -189,7 +189,7 @@ def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection
     run again, each in a savepoint, which costs about as much as a statement and keeps copies of the pages."""
     with claims.lock if any(operation.exclusive for operation in batch) else contextlib.nullcontext():
         try:
-            outcomes, effects = _transaction(db, batch, _run_plainly)
+            outcomes, effects = _transaction(db, batch, _run_plainly if len(batch) > 1 else _run_guarded)
         except _Failed:
             outcomes, effects = _transaction(db, batch, _run_guarded)
         with claims.lock:

@@ -1,5 +1,6 @@
 """SQL of what is due: read-only, since a claim is no row. What can't be tried is found here and reported as a `Flaw`."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,20 @@ from mta.spool.rows import (
     reply_of,
 )
 
-Search = Callable[[sqlite3.Connection, Claims, float], tuple[str, int] | None]
-"""A destination and its first recipient that is to be claimed: waiting, not claimed, under no standing order."""
-Chooser = Callable[[sqlite3.Connection, str, MailClass, Collection[int], float], int | None]
-"""The first due recipient of a lane that is to be claimed, not one of those given."""
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The first recipient that is to be claimed: waiting, not claimed, under no standing order. `behind` has the rows of its
+    lane behind it (id, when due), where they are at hand."""
+
+    destination: str
+    recipient: int
+    behind: sqlite3.Cursor | None = None
+
+
+Search = Callable[[sqlite3.Connection, Claims, float], Place | None]
+Chooser = Callable[[sqlite3.Connection, str, MailClass, Collection[int], float], Place | None]
+"""Of a lane; not one of the recipients given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +57,24 @@ def take(
         place = search(db, claims, now)
         if place is None:
             return None
-        destination, found = place
-        read = _read(db, message_of(found), destination, condition, now)
-        if isinstance(read, Flaw):
-            return read
-        claim, recipients = read
-        busy = claims.busy(destination)
-        chosen = _together(found, (one for one in recipients if one.id not in busy), limit)
-        ids = {one.id for one in chosen}
-        following = _next_of_class(db, destination, claim.mail_class, busy, now, without=ids)
-        return replace(claim, id=claims.enter(destination, ids), recipients=chosen, following=following)
+        with contextlib.closing(place.behind) if place.behind is not None else contextlib.nullcontext():
+            return _enter(db, claims, place, condition, limit, now)
+
+
+def _enter(
+    db: sqlite3.Connection, claims: Claims, place: Place, condition: str, limit: int, now: float
+) -> Claim | Flaw:
+    destination = place.destination
+    read = _read(db, message_of(place.recipient), destination, condition, now)
+    if isinstance(read, Flaw):
+        return read
+    claim, recipients = read
+    busy = claims.busy(destination)
+    chosen = _together(place.recipient, (one for one in recipients if one.id not in busy), limit)
+    ids = {one.id for one in chosen}
+    rows = place.behind if place.behind is not None else _lane(db, destination, claim.mail_class, now)
+    following = next((float(at) for one, at in rows if one not in busy and one not in ids), None)
+    return replace(claim, id=claims.enter(destination, ids), recipients=chosen, following=following)
 
 
 FRESH = "(fails_at IS NULL OR fails_at > :now)"
@@ -70,7 +89,7 @@ _OVERDUE = f"""SELECT id FROM recipients INDEXED BY recipients_overdue WHERE wai
 
 def first_due(
     destination: str, classes: Sequence[MailClass], choose: Chooser, db: sqlite3.Connection, claims: Claims, now: float
-) -> tuple[str, int] | None:
+) -> Place | None:
     """Of the first of `classes` that has something due, whichever `choose` takes."""
     if held_back(db, destination):
         return None
@@ -78,26 +97,35 @@ def first_due(
     for mail_class in classes:
         found = choose(db, destination, mail_class, busy, now)
         if found is not None:
-            return destination, found
+            return found
     return None
 
 
 def oldest(
     db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
-) -> int | None:
+) -> Place | None:
     """What is due longest."""
-    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
-    found, at = next(((one, at) for one, at in rows if one not in busy), (None, now))
-    return found if at <= now else None
+    rows = _lane(db, destination, mail_class, now)
+    for recipient, at in rows:
+        if recipient not in busy:
+            if at <= now:
+                return Place(destination, recipient, rows)
+            break
+    rows.close()
+    return None
 
 
-def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> tuple[str, int] | None:
+def _lane(db: sqlite3.Connection, destination: str, mail_class: MailClass, now: float) -> sqlite3.Cursor:
+    return db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
+
+
+def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> Place | None:
     """What waits for a person (no next attempt) is not given up."""
     if held_back(db, destination):
         return None
     busy = claims.busy(destination)
     rows = db.execute(_OVERDUE, {"destination": destination, "now": now})
-    return next(((destination, one) for (one,) in rows if one not in busy), None)
+    return next((Place(destination, one) for (one,) in rows if one not in busy), None)
 
 
 def next_due(
@@ -112,11 +140,9 @@ def next_due(
 
 
 def _next_of_class(
-    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float,
-    without: Collection[int] = (),
-) -> float | None:  # fmt: skip
-    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
-    return next((float(at) for one, at in rows if one not in busy and one not in without), None)
+    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
+) -> float | None:
+    return next((float(at) for one, at in _lane(db, destination, mail_class, now) if one not in busy), None)
 
 
 def _next_in(mail_class: MailClass) -> str:

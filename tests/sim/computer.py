@@ -60,7 +60,7 @@ class _Lines:
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
-    def __call__(self, line: bytes) -> None:
+    def __call__(self, line: bytes, soon: bool = False) -> None:
         self._tell(line.decode().partition(" ")[2].rstrip("\n"))
 
     def take_lost(self) -> int:
