@@ -9,6 +9,8 @@ from tests.sim.scenario import DiskTrouble, Fault, Scenario
 
 START = 1000.0
 """The loop's time at the beginning."""
+EPOCH = 1_800_000_000.0
+"""Wall time at the beginning."""
 
 
 class Course:
