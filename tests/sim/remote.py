@@ -511,6 +511,7 @@ class Visit(asyncio.Protocol):
             self._say(Say("220 2.0.0 Go on", then=HANG))
         elif kind == "garbage":
             self._say(Say("220 2.0.0 Go on"))
+            self._busy = True  # a ClientHello is random: now and then it would be a line
             self.host.loop.call_later(1.0, self._say, Say("no TLS at all", then=HANG))
         elif kind == "injected":
             self._say(Say("220 2.0.0 Go on\r\n250 2.0.0 injected", then=HANG))
