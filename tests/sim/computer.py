@@ -125,7 +125,7 @@ class Computer:
         self.course.loop.call_at(START + trouble.until + 0.001, self._mend)
 
     def _mend(self) -> None:
-        self.disk.trouble = next((it.kind for it in self.course.lasting(DiskTrouble) if isinstance(it, DiskTrouble)), "")
+        self.disk.trouble = next((it.kind for it in self.course.lasting(DiskTrouble)), "")
 
     def _crashed(self, machine: Machine) -> None:
         self.crashes += 1

@@ -115,7 +115,6 @@ class Internet:
 
     def _dns_trouble(self, name: str) -> str:
         for fault in self._course.lasting(DnsTrouble):
-            assert isinstance(fault, DnsTrouble)
             if name == fault.domain or name.endswith("." + fault.domain) or not fault.domain:
                 return fault.kind
         return ""
@@ -130,16 +129,15 @@ class Internet:
         if machine is not None:
             self._count_sessions(machine, domain.name)
         for fault in self._course.lasting(Outage):
-            assert isinstance(fault, Outage)
             if fault.host == host.name:
                 return Route(DOWN[fault.kind], domain.latency)
         return self._noisy(Route("open", domain.latency), local=False)
 
     def _noisy(self, route: Route, *, local: bool) -> Route:
         self._connections += 1
-        chance = random.Random(f"{self._seed}/line/{self._connections}")
+        chance = None
         for fault in self._course.lasting(Noise):
-            assert isinstance(fault, Noise)
+            chance = chance or random.Random(f"{self._seed}/line/{self._connections}")
             if fault.local is local and chance.random() < fault.share:
                 at = chance.randrange(chance.choice([40, 400, 4000]))
                 line = LineFault(chance.choice(["reset", "reset", "silent", "slow"]), at)
