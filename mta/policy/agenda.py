@@ -115,7 +115,7 @@ class Agenda:
             running[mail_class] += 1
         it.site.running += 1
         if group.allowance is not None:
-            group.allowance.ready -= 1
+            group.allowance.use(now)
         group.lines[mail_class].pop(destination)
         self._lines[mail_class].pop(group.name, None)
         self._line_up(destination, now)
@@ -128,7 +128,7 @@ class Agenda:
             running[mail_class] -= 1
         turn.site.running -= 1
         if turn.allowance is not None:
-            turn.allowance.ready += 1 - contents
+            turn.allowance.used(contents)
         self._regroup(turn.destination, now)
         self._line_up(turn.destination, now)
         if group is not self.destinations[turn.destination].group:
