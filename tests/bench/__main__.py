@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ def main() -> int:
     words = list(WORKLOADS) if ALL in given.workloads else given.workloads or SHORT
     os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + machine.POSTFIX_PATH
     os.umask(0o022)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # peers that change their user outlive us else
     failed = False
     with tempfile.TemporaryDirectory(prefix="mta-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         folder = Path(name)
@@ -57,12 +59,13 @@ def _arguments() -> argparse.ArgumentParser:
         "--backlog", type=_counts, default=(50_000,), metavar="N[,N...]", help="waiting in backlog and lanes (default 50000)"
     )
     words.add_argument("--urgent", type=_count, default=200, help="in lanes, one each 100 ms (default 200)")
-    words.add_argument("--limit", type=_count, default=900, help="seconds for each workload (default 900)")
+    words.add_argument("--limit", type=_count, default=1200, help="seconds for each workload (default 1200)")
     return words
 
 
 def _rounds(plan: Plan) -> str:
-    return f"{plan.messages:,} messages of {SIZE:,} octets in each of {plan.rounds} rounds, medians (least–most)"
+    rounds = f"{plan.rounds} rounds of up to {plan.messages:,} messages of {SIZE:,} octets"
+    return f"{rounds}, one peer after the other; medians (least–most)"
 
 
 def _word(text: str) -> str:

@@ -107,12 +107,18 @@ def _processes() -> Iterator[tuple[int, int, float]]:
 
 
 def memory(pid: int) -> int:
-    """Octets of a process and its descendants; pages that they share are counted once (PSS)."""
-    total = 0
-    for process in _tree(pid):
-        try:
-            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-        except OSError:  # it has ended
-            continue
-        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-    return total
+    """Octets of a process and its descendants; pages that are shared count in parts (PSS)."""
+    return sum(_rollup(process, "Pss:") for process in _tree(pid))
+
+
+def resident(pid: int) -> int:
+    """Octets of one process; pages that are shared count whole (RSS)."""
+    return _rollup(pid, "Rss:")
+
+
+def _rollup(pid: int, what: str) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(what))

@@ -1,5 +1,6 @@
 """A private Exim, Debian's light one: unpacked by tests/run, as it can't be installed beside Postfix."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -60,6 +61,8 @@ class Exim(exim.Exim):
         self.endpoint, self._setup = endpoint, setup
 
     async def __aenter__(self) -> Self:
+        if shutil.which(self._program) is None:
+            raise Unfit("Exim is missing: tests/run unpacks it")
         self._furnish()
         said = subprocess.run(
             [self._program, "-C", str(self.folder / "conf"), "-bV"],

@@ -1,7 +1,7 @@
-"""Puts messages into the spool of a daemon that is down: `python -m tests.bench.tools.fill SPOOL MESSAGES DESTINATIONS SIZE`.
+"""Fills the spool of a daemon that is down: `python -m tests.bench.tools.fill SPOOL MESSAGES DESTINATIONS SIZE`.
 
-They go in by the spool's own verb, as what the listener makes of smtp-source's mail: the same rows, the same form of content.
-Message i is to ann@wN.test, N being i modulo DESTINATIONS.
+The messages go in by the spool's own verb, as what the listener makes of smtp-source's mail: the same rows, the same form of
+content. Message i is to ann@wN.test, N being i modulo DESTINATIONS.
 """
 
 import asyncio

@@ -27,13 +27,18 @@ class Pace:
 
     def set(self, seconds: float) -> None:
         self.seconds = seconds
-        for session, timer in self._waiting.items():
+        waiting, self._waiting = self._waiting, {}
+        for session, timer in waiting.items():
             timer.cancel()
             session.go_on()
-        self._waiting = {}
 
     def hold_up(self, session: "Session") -> None:
         self._waiting[session] = asyncio.get_running_loop().call_later(self.seconds, self._let_go, session)
+
+    def forget(self, session: "Session") -> None:
+        """Its client has gone."""
+        if timer := self._waiting.pop(session, None):
+            timer.cancel()
 
     def _let_go(self, session: "Session") -> None:
         del self._waiting[session]
@@ -52,6 +57,9 @@ class Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._transport.write(b"220 sink.test\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pace.forget(self)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

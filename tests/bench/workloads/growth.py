@@ -16,15 +16,21 @@ DESTINATIONS = (1, 100, 1_000, 10_000)
 SESSIONS = (1, 20, 100, 200)
 SIZES = {"1 KiB": 1 << 10, "10 KiB": 10 << 10, "100 KiB": 100 << 10, "1 MiB": 1 << 20, "25 MiB": 26_000_000}
 """The last is what fits the limit of 25 MiB with what is added on the way."""
+MESSAGES = 2_000
+"""Of a round at most, or one for each destination."""
 OCTETS = 400 << 20
 """Of a round at most: there are fewer of large messages."""
 CLIFF = 0.5
 """A point of at least this part of the one before is no cliff."""
-FEWEST = 20
+FEWEST = 10
+"""Of a round at least."""
+MOST_EACH = 5
+"""A point that takes so many times more messages than asked for is left out."""
 Work = Callable[[tuple[str, int]], Coroutine[object, object, None]]
 
 
 async def run(plan: Plan) -> list[Table]:
+    fewer = min(MESSAGES, plan.messages)
     used = count(step=max(DESTINATIONS))
     setup = Setup(free_port(), by_dns=True)
     async with SmtpSink(plan.folder, setup.port) as sink, running(plan.peers[:2], plan.folder, setup) as peers:
@@ -38,14 +44,14 @@ async def run(plan: Plan) -> list[Table]:
 
         names = [peer.name for peer in peers]
         tables = [Table(f"Delivered/s by {what}", names) for what in ("destinations", "sessions in", "size")]
-        for number in DESTINATIONS:
-            messages = max(plan.messages, number)
+        for number in (it for it in DESTINATIONS if it <= MOST_EACH * plan.messages):
+            messages = max(fewer, number)
             _add(tables[0], f"{number:,}", await rounds(messages, partial(_to_many, messages, number, used)))
         for number in SESSIONS:
-            work = partial(submit, messages=plan.messages, sessions=number)
-            _add(tables[1], str(number), await rounds(plan.messages, work))
+            work = partial(submit, messages=fewer, sessions=number)
+            _add(tables[1], str(number), await rounds(fewer, work))
         for name, size in SIZES.items():
-            messages = max(FEWEST, min(plan.messages, OCTETS // size))
+            messages = max(FEWEST, min(fewer, OCTETS // size))
             rates = await rounds(messages, partial(submit, messages=messages, size=size))
             tables[2].rows.append(Row(f"{name}, messages/s", rates))
             _add(tables[2], f"{name}, MiB/s", [[it * size / (1 << 20) for it in own] for own in rates], back=2)

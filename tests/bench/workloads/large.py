@@ -18,7 +18,7 @@ from tests.support.smtp_client import SmtpClient
 SIZE = 26_000_000
 """What fits the limit of 25 MiB with what is added on the way."""
 MESSAGES = 2 * SESSIONS
-LOOK_INTERVAL, KNOCK_INTERVAL = 0.05, 0.01
+LOOK_INTERVAL, KNOCK_INTERVAL = 0.1, 0.01
 """Seconds between two looks at the memory; between two NOOPs."""
 MEMORY_GOAL, WAIT_GOAL = at_most(300), at_most(50)
 
