@@ -29,8 +29,6 @@ def main() -> int:
     words = list(WORKLOADS) if ALL in given.workloads else given.workloads or SHORT
     os.environ["PATH"] = os.environ.get("PATH", os.defpath) + os.pathsep + machine.POSTFIX_PATH
     os.umask(0o022)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # peers that change their user outlive us else
-    failed = False
     with tempfile.TemporaryDirectory(prefix="mta-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         folder = Path(name)
         folder.chmod(0o755)  # Postfix's processes are other users
@@ -40,9 +38,10 @@ def main() -> int:
         except Unfit as flaw:
             return _say(str(flaw))
         print(f"{machine.description(folder)}; {_rounds(plan)}", flush=True)
-        for word in words:
-            failed |= not asyncio.run(_tables(word, replace(plan, folder=folder / word), given.limit))
-    return int(failed)
+        try:
+            return int(not asyncio.run(_run(words, plan, given.limit)))
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -82,6 +81,14 @@ def _count(text: str) -> int:
 
 def _counts(text: str) -> tuple[int, ...]:
     return tuple(map(_count, text.split(",")))
+
+
+async def _run(words: Sequence[str], plan: Plan, limit: float) -> bool:
+    """Whether all could be measured. SIGTERM ends it in order: peers that change their user would outlive us."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return all([await _tables(word, replace(plan, folder=plan.folder / word), limit) for word in words])
 
 
 async def _tables(word: str, plan: Plan, limit: float) -> bool:
