@@ -28,7 +28,7 @@ FLOOR = 0.3
 SMALL: Mapping[str, tuple[int, str]] = {
     "accept": (8, "--messages 40"),
     "single": (6, "--singles 20"),
-    "slow": (2, "--messages 40"),
+    "slow": (2, "--messages 20"),
     "domains": (3, "--messages 40"),
     "backlog": (8, "--messages 40 --backlog 500"),
     "large": (5, "--messages 6"),

@@ -22,8 +22,6 @@ OCTETS = 400 << 20
 """Of a round at most: there are fewer of large messages."""
 CLIFF = 0.5
 """A point of at least this part of the one before is no cliff."""
-FEWEST = 10
-"""Of a round at least."""
 MOST_EACH = 5
 """A point that takes so many times more messages than asked for is left out."""
 Work = Callable[[tuple[str, int]], Coroutine[object, object, None]]
@@ -51,7 +49,7 @@ async def run(plan: Plan) -> list[Table]:
             work = partial(submit, messages=fewer, sessions=number)
             _add(tables[1], str(number), await rounds(fewer, work))
         for name, size in SIZES.items():
-            messages = max(FEWEST, min(fewer, OCTETS // size))
+            messages = min(fewer, OCTETS // size)
             rates = await rounds(messages, partial(submit, messages=messages, size=size))
             tables[2].rows.append(Row(f"{name}, messages/s", rates))
             _add(tables[2], f"{name}, MiB/s", [[it * size / (1 << 20) for it in own] for own in rates], back=2)
