@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests.bench.machine import Unfit, cpu_seconds
+from tests.bench.machine import Unfit
 from tests.bench.peers import Peer
 from tests.bench.table import Goal, Row
 from tests.bench.traffic import Counter, arrived, submit
@@ -20,17 +20,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages per second by their 250s, and end to end (0 where nothing is delivered); CPU seconds per message."""
+    """Messages per second by their 250s, and end to end (0 where nothing is delivered); CPU seconds per message,
+    None where this machine can't tell."""
 
     accepted: float
     delivered: float
-    cpu: float
+    cpu: float | None
 
 
 async def measured(peer: Peer, messages: int, work: Coroutine[object, object, None], sink: Counter | None) -> Round:
     """One round of what `work` submits, until it has arrived at `sink`; None: it is not delivered."""
     loop = asyncio.get_running_loop()
-    before, cpu, begin = sink.messages if sink else 0, cpu_seconds(peer.pid), loop.time()
+    before, cpu, begin = sink.messages if sink else 0, peer.cpu_seconds(), loop.time()
 
     async def rate(part: Awaitable[None]) -> float:
         await part
@@ -46,8 +47,9 @@ async def measured(peer: Peer, messages: int, work: Coroutine[object, object, No
     await asyncio.sleep(REST)
     if sink and (excess := sink.messages - before - messages) > 0:
         raise Unfit(f"{peer.name} has delivered {excess} messages twice")
-    used = cpu_seconds(peer.pid) - cpu
-    return Round(accepted, delivered, used / messages)
+    used = peer.cpu_seconds()
+    per_message = None if cpu is None or used is None else (used - cpu) / messages
+    return Round(accepted, delivered, per_message)
 
 
 async def warm_up(peers: Sequence[Peer], sinks: Sequence[Counter | None]) -> None:
@@ -73,4 +75,6 @@ def delivered(what: str, rounds: Sequence[Sequence[Round]], goal: Goal | None = 
 
 
 def cpu(what: str, rounds: Sequence[Sequence[Round]], goal: Goal | None = None) -> Row:
-    return Row(f"{what}, CPU s per 1,000 messages", [[it.cpu * 1000 for it in own] for own in rounds], goal)
+    return Row(
+        f"{what}, CPU s per 1,000 messages", [[it.cpu * 1000 for it in own if it.cpu is not None] for own in rounds], goal
+    )

@@ -43,7 +43,11 @@ class Peer(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process that all others of this peer descend from."""
+        """The process that the others of this peer descend from."""
+        ...
+
+    def cpu_seconds(self) -> float | None:
+        """What all its processes have used; None where this machine can't tell."""
         ...
 
 

@@ -5,9 +5,10 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+from tests.bench.group import Group
 from tests.bench.machine import Unfit
 from tests.bench.peers import HOSTNAME, Setup
-from tests.bench.processes import LEASH, end, start, tool
+from tests.bench.processes import LEASH
 from tests.bench.traffic import BULK, SINK
 from tests.support import exim
 from tests.support.daemon import until
@@ -54,7 +55,7 @@ begin retry
 
 
 class Exim(exim.Exim):
-    """Its deliveries part from the daemon, so `tools.reaper` is what all of it descends from."""
+    """Its deliveries part from the daemon, and nobody waits for them: only a control group tells what they have used."""
 
     def __init__(self, folder: Path, endpoint: tuple[str, int], setup: Setup, name_server: str) -> None:
         super().__init__(folder, *endpoint)
@@ -74,20 +75,24 @@ class Exim(exim.Exim):
         self.name = f"Exim {said.split()[2]}"
         dropped = (*LEASH, "--reuid", str(self._user), "--regid", str(self._user), "--clear-groups")
         command = (*dropped, self._program, "-C", str(self.folder / "conf"), "-bdf", "-q5m")
-        self._process = await start(*tool("reaper", *command), out=self.folder / "out", env=self._environ)
+        self._group = Group(str(self.port))
+        self._process = await self._group.start(*command, out=self.folder / "out", env=self._environ)
         try:
             await until(self._listens)
         except AssertionError as error:
-            await end(self._process)
+            await self._group.end(self._process)
             raise Unfit(f"Exim can't be set up: {error} {(self.folder / 'out').read_text()[-300:]}") from None
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await end(self._process)
+        await self._group.end(self._process)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def cpu_seconds(self) -> float | None:
+        return self._group.cpu_seconds()
 
     def _furnish(self) -> None:
         super()._furnish()

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from tests.bench.machine import Unfit
+from tests.bench.machine import Unfit, cpu_seconds
 from tests.bench.peers import DNS_PORT, HOSTNAME, Setup
 from tests.support.daemon import PATIENCE, Daemon, until
 from tests.support.smtp_client import SmtpClient
@@ -55,6 +55,9 @@ class Ours:
     @property
     def pid(self) -> int:
         return self.daemon.pid
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
 
     async def order(self, *words: str) -> None:
         """What a person would say."""

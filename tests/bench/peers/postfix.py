@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
-from tests.bench.machine import Unfit
+from tests.bench.machine import Unfit, cpu_seconds
 from tests.bench.peers import HOSTNAME, Setup
 from tests.bench.processes import end, start
 from tests.bench.traffic import BULK, SINK
@@ -83,6 +83,9 @@ class Postfix:
     @property
     def pid(self) -> int:
         return self._master.pid
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
 
     def _configure(self) -> None:
         for name in ("etc", "spool", "data"):

@@ -7,7 +7,7 @@ measured meanwhile goes elsewhere. It is put into the spool by `tools.fill`, as 
 import asyncio
 from pathlib import Path
 
-from tests.bench.machine import cpu_seconds, resident
+from tests.bench.machine import resident
 from tests.bench.peers import Setup, running
 from tests.bench.peers.ours import Ours
 from tests.bench.plan import Plan
@@ -81,8 +81,8 @@ async def _work(plan: Plan, peers: list[Ours], sink: SmtpSink) -> list[Row]:
 async def _idle(peer: Ours) -> None:
     async with asyncio.timeout(PATIENCE):
         used = None
-        while used is None or cpu_seconds(peer.pid) - used > QUIET_CPU:
-            used = cpu_seconds(peer.pid)
+        while used is None or peer.cpu_seconds() - used > QUIET_CPU:
+            used = peer.cpu_seconds()
             await asyncio.sleep(QUIET)
 
 

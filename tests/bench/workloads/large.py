@@ -50,7 +50,7 @@ async def run(plan: Plan) -> list[Table]:
         Row("NOOP meanwhile, p50, ms", [[percentile(it.waits, 50) * 1000 for _, it in own] for own in found]),
         Row("NOOP meanwhile, longest, ms", [[max(it.waits) * 1000 for _, it in own] for own in found], WAIT_GOAL),
         Row("delivered/s end to end", [[it.delivered for it, _ in own] for own in found]),
-        Row("CPU s per message", [[it.cpu for it, _ in own] for own in found]),
+        Row("CPU s per message", [[it.cpu for it, _ in own if it.cpu is not None] for own in found]),
     ]
     return [table]
 
