@@ -1,6 +1,7 @@
-"""Messages per second, side by side with Postfix: `tests/bench/run`, or `python -m tests.bench` in the tests' venv.
+"""What the daemon costs and bears, beside Postfix: `tests/bench/run`, or `python -m tests.bench` in the tests' venv.
 
-The daemon and a private Postfix relay the same mail from smtp-source to smtp-sink (Postfix's own load tools), in turns, on
-one machine and one disk, each with its log at its usual level and every 250 durable. What counts is the ratio of one run:
-other work on the machine moves both figures.
+Each workload is a word of the command (`workloads`), gives tables, and knows the goals of its figures. The peers (`peers`)
+run in turns on one machine and one disk, each with its log at its usual level and every 250 durable, so what counts is the
+ratio of one run: other work on the machine moves both figures. Load comes from and goes to processes of their own:
+Postfix's smtp-source and smtp-sink, and those of `tools` for what these can't do.
 """

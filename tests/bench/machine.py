@@ -1,5 +1,6 @@
 """The machine the figures are of: what it lacks, what its disk costs, what a process has used."""
 
+import datetime
 import os
 import platform
 import shutil
@@ -14,6 +15,7 @@ _TOOLS = {
     "smtp-source": "smtp-source (Debian: apt-get install postfix)",
     "smtp-sink": "smtp-sink (Debian: apt-get install postfix)",
     "setpriv": "setpriv (Debian: apt-get install util-linux)",
+    "unshare": "unshare (Debian: apt-get install util-linux)",
 }
 _IN_MEMORY = ("tmpfs", "ramfs")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -44,11 +46,22 @@ def _file_system(folder: Path) -> str:
 
 def description(folder: Path) -> str:
     """One line."""
-    sync = _sync_seconds(folder) * 1000
-    return (
-        f"{platform.system()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"{_file_system(folder)}, fdatasync {sync:.2f} ms (median), load {os.getloadavg()[0]:.1f} at the start"
+    facts = (
+        f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
+        f"{platform.system()} {platform.release()}",
+        f"{os.cpu_count()} cores ({_processor()})",
+        f"Python {platform.python_version()}",
+        _file_system(folder),
+        f"fdatasync {_sync_seconds(folder) * 1000:.2f} ms (median)",
+        f"load {os.getloadavg()[0]:.1f} at the start",
     )
+    return ", ".join(facts)
+
+
+def _processor() -> str:
+    """As the kernel names it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _sync_seconds(folder: Path) -> float:
@@ -65,16 +78,21 @@ def _sync_seconds(folder: Path) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process and everything it has started: those that live, and those it has waited for."""
+    return sum(_tree(pid).values())
+
+
+def _tree(pid: int) -> dict[int, float]:
+    """The process and its descendants, and the seconds that each has used."""
     times, children = {}, dict[int, list[int]]()
     for process, parent, spent in _processes():
         times[process] = spent
         children.setdefault(parent, []).append(process)
-    total, left = 0.0, [pid]
+    found, left = {}, [pid]
     while left:
         process = left.pop()
-        total += times.get(process, 0.0)
+        found[process] = times.get(process, 0.0)
         left += children.get(process, [])
-    return total
+    return found
 
 
 def _processes() -> Iterator[tuple[int, int, float]]:
@@ -86,3 +104,21 @@ def _processes() -> Iterator[tuple[int, int, float]]:
             except OSError:
                 continue
             yield int(entry), int(fields[1]), sum(map(int, fields[11:15])) / _TICKS
+
+
+def memory(pid: int) -> int:
+    """Octets of a process and its descendants; pages that are shared count in parts (PSS)."""
+    return sum(_rollup(process, "Pss:") for process in _tree(pid))
+
+
+def resident(pid: int) -> int:
+    """Octets of one process; pages that are shared count whole (RSS)."""
+    return _rollup(pid, "Rss:")
+
+
+def _rollup(pid: int, what: str) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(what))

@@ -1,103 +1,80 @@
-"""What is measured: rounds of bulk mail, and single messages on an idle daemon, of all peers in turns."""
+"""Rounds: so many messages handed to a peer, timed until each has its 250 and, where it delivers, until each has arrived."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from tests.bench.machine import Unfit, cpu_seconds
-from tests.bench.peers import Ours, Peer, Postfix
-from tests.bench.traffic import BULK, SINGLE, Receiver, Single, Sink, submit_many, submit_singly
-from tests.support.daemon import free_port
+from tests.bench.machine import Unfit
+from tests.bench.peers import Peer
+from tests.bench.table import Goal, Row
+from tests.bench.traffic import Counter, arrived, submit
 
-SINK, RECEIVER, LISTEN = "127.0.0.1", "127.0.0.2", "127.0.0.1"
 WARM_UP = 200
 """Messages of each peer before anything is measured."""
-SINGLES_AT_ONCE = 20
-"""Single messages of one peer before it is the other's turn."""
 REST = 0.3
 """Seconds after the last delivery for what a peer still has to write down: its CPU time counts, its time doesn't."""
+P = TypeVar("P", bound=Peer)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Messages per second by their 250s, and end to end; CPU seconds per message."""
+    """Messages per second by their 250s, and end to end (0 where nothing is delivered); CPU seconds per message,
+    None where this machine can't tell."""
 
     accepted: float
     delivered: float
-    cpu: float
+    cpu: float | None
 
 
-@dataclass(slots=True)
-class Figures:
-    """Of one peer; `rounds` by whether the submitting connections are kept open."""
+async def measured(peer: Peer, messages: int, work: Coroutine[object, object, None], sink: Counter | None) -> Round:
+    """One round of what `work` submits, until it has arrived at `sink`; None: it is not delivered."""
+    loop = asyncio.get_running_loop()
+    before, cpu, begin = sink.messages if sink else 0, peer.cpu_seconds(), loop.time()
 
-    rounds: dict[bool, list[Round]] = field(default_factory=lambda: {True: [], False: []})
-    singles: list[Single] = field(default_factory=list)
+    async def rate(part: Awaitable[None]) -> float:
+        await part
+        return messages / (loop.time() - begin)
+
+    parts = [work, *([arrived(sink, before + messages)] if sink else [])]
+    tasks = [asyncio.create_task(rate(part)) for part in parts]
+    try:
+        accepted, delivered = [*await asyncio.gather(*tasks), 0.0][:2]
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.sleep(REST)
+    if sink and (excess := sink.messages - before - messages) > 0:
+        raise Unfit(f"{peer.name} has delivered {excess} messages twice")
+    used = peer.cpu_seconds()
+    per_message = None if cpu is None or used is None else (used - cpu) / messages
+    return Round(accepted, delivered, per_message)
 
 
-class Bench:
-    """The peers, their destinations, and a folder on the disk for all of them."""
+async def warm_up(peers: Sequence[Peer], sinks: Sequence[Counter | None]) -> None:
+    for peer, sink in zip(peers, sinks, strict=True):
+        await measured(peer, WARM_UP, submit(peer.endpoint, WARM_UP), sink)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port("0.0.0.0")
-        self._arrivals: asyncio.Queue[float] = asyncio.Queue()
-        self._stack = AsyncExitStack()
-        self.peers: Sequence[Peer] = ()
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            self._sink = await stack.enter_async_context(Sink(self._folder, SINK, self._port))
-            receiver = await asyncio.get_running_loop().create_server(
-                lambda: Receiver(self._arrivals), RECEIVER, self._port
-            )
-            stack.callback(receiver.close)
-            self.peers = [await stack.enter_async_context(self._peer(kind)) for kind in (Ours, Postfix)]
-            self._stack = stack.pop_all()
-        return self
+async def in_turns(peers: Sequence[P], rounds: int, one: Callable[[P], Awaitable[T]]) -> list[list[T]]:
+    """The peers' rounds A B A B, by peer."""
+    found: list[list[T]] = [[] for _ in peers]
+    for _ in range(rounds):
+        for peer, own in zip(peers, found, strict=True):
+            own.append(await one(peer))
+    return found
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
-    def _peer(self, kind: type[Ours] | type[Postfix]) -> Ours | Postfix:
-        folder = self._folder / kind.__name__.lower()
-        folder.mkdir()
-        return kind(folder, (LISTEN, free_port(LISTEN)), {BULK: SINK, SINGLE: RECEIVER}, self._port)
+def accepted(what: str, rounds: Sequence[Sequence[Round]], goal: Goal | None = None) -> Row:
+    return Row(f"{what}, accepted/s", [[it.accepted for it in own] for own in rounds], goal)
 
-    async def run(self, messages: int, rounds: int, singles: int) -> dict[str, Figures]:
-        """By the peer's name."""
-        figures = {peer.name: Figures() for peer in self.peers}
-        for peer in self.peers:
-            await self._round(peer, WARM_UP, kept_open=True)
-        for _ in range(rounds):
-            for kept_open in (True, False):
-                for peer in self.peers:
-                    measured = await self._round(peer, messages, kept_open=kept_open)
-                    figures[peer.name].rounds[kept_open].append(measured)
-        for _ in range(-(-singles // SINGLES_AT_ONCE)):
-            for peer in self.peers:
-                figures[peer.name].singles += await submit_singly(peer.endpoint, SINGLES_AT_ONCE, self._arrivals)
-        return figures
 
-    async def _round(self, peer: Peer, messages: int, *, kept_open: bool) -> Round:
-        loop = asyncio.get_running_loop()
-        arrived, cpu, begin = self._sink.messages, cpu_seconds(peer.pid), loop.time()
+def delivered(what: str, rounds: Sequence[Sequence[Round]], goal: Goal | None = None) -> Row:
+    return Row(f"{what}, delivered/s end to end", [[it.delivered for it in own] for own in rounds], goal)
 
-        async def seconds(work: Coroutine[object, object, None]) -> float:
-            await work
-            return loop.time() - begin
 
-        source = asyncio.create_task(seconds(submit_many(peer.endpoint, messages, kept_open=kept_open)))
-        sink = asyncio.create_task(seconds(self._sink.wait_for(arrived + messages)))
-        try:
-            accepted, delivered = await asyncio.gather(source, sink)
-        finally:
-            source.cancel()
-            sink.cancel()
-        await asyncio.sleep(REST)
-        if (excess := self._sink.messages - arrived - messages) > 0:
-            raise Unfit(f"{peer.name} has delivered {excess} messages twice")
-        return Round(messages / accepted, messages / delivered, (cpu_seconds(peer.pid) - cpu) / messages)
+def cpu(what: str, rounds: Sequence[Sequence[Round]], goal: Goal | None = None) -> Row:
+    return Row(
+        f"{what}, CPU s per 1,000 messages", [[it.cpu * 1000 for it in own if it.cpu is not None] for own in rounds], goal
+    )
