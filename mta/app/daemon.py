@@ -318,7 +318,8 @@ class Daemon:
         self.router.destinations = found
 
     def _listener_settings(self) -> ListenerSettings:
-        return settings.listener(self.config, self.certificate.context, self.users)
+        """The keys say whose mail is signed: after a reload with a bad one they are not those of the configuration."""
+        return settings.listener(self.config, self.certificate.context, self.users, self.signing.keyring.domains)
 
     def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
         old = self.config
