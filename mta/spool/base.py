@@ -135,6 +135,8 @@ class Claim:
     utf8: bool = False
     require_tls: bool = False
     tls_optional: bool = False
+    content: bytes = field(default=b"", repr=False)
+    """All of the content where it is small, b"" where it is to be read (`Spool.content`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,10 +144,13 @@ def held_back(db: sqlite3.Connection, destination: str) -> bool:
     return bool(db.execute("SELECT 1 FROM standing_holds WHERE destination IN ('*', ?)", (destination,)).fetchone())
 
 
+SMALL = 64 * 1024
+"""Octets of content that is read with its claim: one trip for both."""
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
     idempotency_key, doubt_order, priority, deliver_by, by_mode, by_trace, not_before, ret, envid, utf8,
     require_tls, tls_optional,
-    octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
+    octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN :first AND :last),
+    (SELECT chunk FROM content WHERE id = :first AND octets <= :small) FROM messages WHERE id = :id"""
 # NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
     next_at, notify, orcpt, signed, reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
@@ -157,17 +160,18 @@ _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned,
 def _read(
     db: sqlite3.Connection, message: int, destination: str, condition: str, now: float
 ) -> tuple[Claim, list[ClaimedRecipient]] | Flaw:
-    row = db.execute(_MESSAGE, (first_id(message), last_id(message), message)).fetchone()
+    place = {"id": message, "first": first_id(message), "last": last_id(message), "small": SMALL}
+    row = db.execute(_MESSAGE, place).fetchone()
     if row is None:
         return Flaw(message, "the message's row is missing")
     (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn) = row[:10]
-    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, *tls, octets, stored = row[10:]
+    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, *tls, octets, stored, chunk = row[10:]
     flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets, (by_at, by_mode))
     if not flaw and octets != stored:
         flaw = f"the content has {stored or 0} octets instead of {octets}"
     if flaw:
         return Flaw(message, flaw)
-    values = {"first": first_id(message), "last": last_id(message), "destination": destination, "now": now}
+    values = {**place, "destination": destination, "now": now}
     rows = db.execute(_RECIPIENTS + condition + " ORDER BY id", values).fetchall()
     for flaw in (_recipient_flaw(row) for row in rows):
         if flaw:
@@ -177,7 +181,8 @@ def _read(
                   size, bool(eight_bit), accepted, expires, warn, destination, (), int(as_number(priority)),
                   deliver_by_of(by_at, by_mode, by_trace), as_time(not_before), ret=as_text(ret),
                   envid=as_text(envid), utf8=bool(utf8), require_tls=bool(tls[0]),
-                  tls_optional=bool(tls[1]))  # fmt: skip
+                  tls_optional=bool(tls[1]),
+                  content=chunk if isinstance(chunk, bytes) and len(chunk) == octets else b"")  # fmt: skip
     return claim, [_claimed(row) for row in rows]
 
 

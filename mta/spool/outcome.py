@@ -38,6 +38,7 @@ from mta.spool.rows import (
     reply_detail,
     ring,
     save,
+    save_mark,
     tell,
 )
 from mta.spool.schema import NOTABLE
@@ -65,7 +66,7 @@ def mark_in_doubt(
             raise SpoolError(f"{claim.queue_id}: a recipient is not to be sent any more")
         move(effects, row, after(Status(row.status), Event.MARKED))
         row.in_flight, row.doubt_host, row.doubt_address, row.signed = 1, host, address, signed
-        save(db, row)
+        save_mark(db, row)
 
 
 def settle(db: sqlite3.Connection, effects: Effects, claims: Claims, settlement: Settlement) -> tuple[Settled, ...]:

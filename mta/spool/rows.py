@@ -5,7 +5,7 @@ Every change of status goes through `move`, which keeps the counts.
 """
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
@@ -87,8 +87,16 @@ _COLUMNS = ", ".join(
     "r.class" if name == "mail_class" else f"{'m' if name in _OF_MESSAGE else 'r'}.{name}" for name in _NAMES
 )
 _SELECT = f"SELECT {_COLUMNS} FROM recipients r JOIN messages m ON m.id = r.id >> {MESSAGE_SHIFT} "
-_UPDATE = f"UPDATE recipients SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ?"
-_values = attrgetter(*_CHANGING, "id")
+_MARKED = ("status", "in_flight", "doubt_host", "doubt_address", "signed")
+"""What the mark before the dot changes; few, and in few indexes."""
+
+
+def _update(names: Sequence[str]) -> str:
+    return f"UPDATE recipients SET {', '.join(f'{name} = ?' for name in names)} WHERE id = ?"
+
+
+_UPDATE, _values = _update(_CHANGING), attrgetter(*_CHANGING, "id")
+_UPDATE_MARK, _mark_values = _update(_MARKED), attrgetter(*_MARKED, "id")
 
 
 def recipients_where(db: sqlite3.Connection, condition: str, values: Iterable[object]) -> list[RecipientRow]:
@@ -103,6 +111,11 @@ def recipient(db: sqlite3.Connection, recipient_id: int) -> RecipientRow | None:
 
 def save(db: sqlite3.Connection, row: RecipientRow) -> None:
     db.execute(_UPDATE, _values(row))
+
+
+def save_mark(db: sqlite3.Connection, row: RecipientRow) -> None:
+    """As `save`, where nothing else has changed."""
+    db.execute(_UPDATE_MARK, _mark_values(row))
 
 
 def move(effects: Effects, row: RecipientRow, status: Status) -> None:

@@ -59,6 +59,7 @@ from mta.spool.claims import Claims
 from mta.spool.connection import (
     Connect,
     Connection,
+    Together,
     complete,
     connect_threaded,
     open_reader,
@@ -123,8 +124,9 @@ class SqliteSpool:
         self._backups = backups
         self._min_free = min_free
         self._owned = owned
-        self._connections = connections
-        writer, self._delivery, self._persons = connections
+        writer, delivery, self._persons = connections
+        self._delivery = Together(delivery)
+        self._connections = writer, self._delivery, self._persons
         self._doorbell = doorbell
         self._claims = Claims()
         self._choose: due.Chooser = Senders().choose if by_sender else due.oldest
