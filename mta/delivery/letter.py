@@ -5,6 +5,8 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from mta.delivery.conversion import seven_bit
 from mta.delivery.signing import Signing
 from mta.model.outcome import Verdict
@@ -14,8 +16,7 @@ from mta.policy.utf8 import Need, need
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Struct, frozen=True):
     """`size` in octets as sent, without stuffing (RFC 1870 section 5); `chunks` begins anew with each call; `signed` names
     the keys, "" without any."""
 

@@ -65,11 +65,15 @@ class Together:
         self._trips: asyncio.Task[None] | None = None
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.submit(work)
+
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """As `run`, begun at once."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
         if self._trips is None:
             self._trips = asyncio.create_task(self._travel())
-        return await done
+        return done
 
     async def _travel(self) -> None:
         try:

@@ -2,7 +2,9 @@
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mta.model.envelope import DoubtOrder, Kind, MailClass
 from mta.model.lifecycle import Status

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from mta.delivery import results
 from mta.listener import conversation
 from mta.listener.conversation import Conversation
@@ -119,8 +121,8 @@ def report_mark_in_settlement() -> Iterator[None]:
     """What is to be told is written down after the commit that settles it."""
 
     async def settle(self: SqliteSpool, settlement: Settlement, now: float) -> tuple[Settled, ...]:
-        quiet = tuple(replace(it, notices=()) for it in settlement.results)
-        settled = await unmarked(self, replace(settlement, results=quiet), now)
+        quiet = tuple(structs.replace(it, notices=()) for it in settlement.results)
+        settled = await unmarked(self, structs.replace(settlement, results=quiet), now)
         if any(it.notices for it in settlement.results):
             await self._commits.run(partial(_mark, results=settlement.results, settled=settled), now)
         return settled
