@@ -33,10 +33,11 @@ LAYERS = {
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
     "dkim": ("", "cryptography"),
     "http": ("", "asyncio ssl"),
+    "client_tls": ("", "ssl"),
     "alerts": ("http model ports", "asyncio os signal ssl"),
-    "sts": ("http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
+    "sts": ("client_tls http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
     "dns": ("model ports", "asyncio dns socket"),
-    "smtp": ("model ports", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
+    "smtp": ("client_tls model ports", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
     "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
     "listener": ("model ports policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": ("ledger " + COMMON, "asyncio"),

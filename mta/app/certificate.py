@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mta.app.credentials import hidden, open_to_others, secret_path
+from mta.config.files import read_file
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 
@@ -54,7 +55,7 @@ def certificate_warnings(config: Config, environ: Mapping[str, str]) -> tuple[Pr
 
 def _text(path: Path, key: str) -> str:
     try:
-        return path.read_bytes().decode("ascii", _NOT_ASCII)
+        return read_file(path).decode("ascii", _NOT_ASCII)
     except OSError as error:
         raise ConfigError(str(path), [Problem(f"{_TABLE}.{key}", f"can't be read: {error.strerror}")]) from None
 

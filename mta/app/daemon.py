@@ -273,7 +273,8 @@ class Daemon:
         self.signing.keyring = Keyring(found.keys)
 
     def listener_settings(self) -> ListenerSettings:
-        return settings.listener(self.config, self.certificate.context, self.users)
+        """The keys say whose mail is signed: after a reload with a bad one they are not those of the configuration."""
+        return settings.listener(self.config, self.certificate.context, self.users, self.signing.keyring.domains)
 
     # ------------------------------------------------ stop
     async def stop(self) -> None:

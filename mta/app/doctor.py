@@ -2,14 +2,12 @@
 
 import asyncio
 import os
-import socket
 from collections.abc import Awaitable, Iterator
 
 from mta.app import settings
 from mta.app.credentials import hidden
-from mta.app.runtime import SystemEntropy
+from mta.app.runtime import SystemEntropy, named_here
 from mta.app.signing import read_keys
-from mta.config.load import named
 from mta.config.model import Config
 from mta.delivery.route import Router
 from mta.delivery.security import Security
@@ -50,7 +48,7 @@ class Doctor:
     used."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config if config.hostname else named(config, socket.getfqdn())
+        self._config = named_here(config)
         self._hostname = settings.hostname(self._config)
         self._resolver = DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad)
         self._unseen = hidden((table.key for table in config.dkim), os.environ)

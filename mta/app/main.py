@@ -5,7 +5,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from mta.app.daemon import Daemon, StartError
-from mta.app.runtime import SystemClock, system_runtime
+from mta.app.runtime import SystemClock, named_here, system_runtime
 from mta.app.settings import hostname
 from mta.app.systemd import Notifier, inherited_sockets
 from mta.config.load import load, named
@@ -37,9 +36,7 @@ SPOOL_MASK = 0o077
 
 def run(path: Path | None) -> int:
     """The daemon in the foreground, until SIGTERM or SIGINT. The exit code; raises `ConfigError`."""
-    config = load(path, os.environ)
-    if config.hostname is None:
-        config = named(config, socket.getfqdn())
+    config = named_here(load(path, os.environ))
     users = read_users(config)
     os.umask(SPOOL_MASK)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mta.app.credentials import hidden, open_to_others, secret_path
+from mta.config.files import read_file
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 
@@ -46,7 +47,7 @@ def system_relay_passwords(config: Config) -> RelayPasswords:
 
 def _password(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_file(path).decode("utf-8")
     except OSError as error:
         raise _refusal(path, f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from mta.app.certificate import Certificate, system_certificate
 from mta.app.relay_passwords import RelayPasswords, system_relay_passwords
 from mta.app.settings import doubts, hostname
 from mta.app.signing import SigningKeys, system_keys
+from mta.config.load import named
 from mta.config.model import Config
 from mta.dns.reachability import look
 from mta.dns.resolver import DnsResolver
@@ -26,6 +27,11 @@ from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite
 from mta.sts.fetch import PolicyServers
+
+
+def named_here(config: Config) -> Config:
+    """With this machine's name, where the configuration has none. Raises `ConfigError`."""
+    return config if config.hostname else named(config, socket.getfqdn())
 
 
 class SystemClock:

@@ -39,8 +39,10 @@ def locals_of(config: Config) -> Locals:
     return Locals(hostname(config), domains, aliases, config.postmaster)
 
 
-def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = NOBODY) -> ListenerSettings:
-    """`tls` is what [submission.tls] names, `users` are those of the users file."""
+def listener(
+    config: Config, tls: ssl.SSLContext | None = None, users: Users = NOBODY, signed: frozenset[str] = frozenset()
+) -> ListenerSettings:
+    """`tls` is what [submission.tls] names, `users` are those of the users file, `signed` the domains that have a key."""
     submission = config.submission
     return ListenerSettings(
         hostname=hostname(config),
@@ -65,7 +67,7 @@ def listener(config: Config, tls: ssl.SSLContext | None = None, users: Users = N
         proxies=submission.proxy_protocol_from,
         users=users.hashes,
         clients=tuple(table.rule for table in submission.client),
-        signed=frozenset(table.domain for table in config.dkim),
+        signed=signed,
     )
 
 

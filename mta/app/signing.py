@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mta.app.credentials import hidden, open_to_others, secret_path
+from mta.config.files import read_file
 from mta.config.model import Config, Dkim
 from mta.config.problems import ConfigError, Problem
 from mta.dkim.keys import BadKey, Key, read_key
@@ -51,7 +52,7 @@ def system_keys(config: Config) -> SigningKeys:
 
 def _read(table: Dkim, path: Path) -> Key:
     try:
-        return read_key(f"{table.domain}/{table.selector}", path.read_bytes())
+        return read_key(f"{table.domain}/{table.selector}", read_file(path))
     except OSError as error:
         problem = Problem(f"{_TABLE}.key", f"can't be read: {error.strerror}")
     except BadKey as error:

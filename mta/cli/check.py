@@ -11,6 +11,7 @@ import click
 from mta.app.certificate import certificate_warnings
 from mta.app.elsewhere import domains_elsewhere, system_addresses
 from mta.app.relay_passwords import password_warnings
+from mta.app.runtime import named_here
 from mta.app.signing import key_warnings
 from mta.config.checks import dane_warnings, warnings
 from mta.config.describe import effective
@@ -24,6 +25,7 @@ def check(path: Path | None, as_json: bool) -> int:
     source = str(path) if path else "the built-in defaults"
     try:
         config = load(path, os.environ)
+        named_here(config)
         users = read_users(config)
         warned = [*warnings(config), *certificate_warnings(config, os.environ), *users.warnings]
         warned += key_warnings(config, os.environ)

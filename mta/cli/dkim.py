@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from mta.app.signing import system_keys
-from mta.config.fields import domain as domain_name
+from mta.config.fields import full_domain
 from mta.config.fields import selector as selector_name
 from mta.config.load import load
 from mta.control.errors import CommandError, Exit
@@ -24,7 +24,7 @@ KEY_MODE = 0o600
 def keygen(domain: str, selector: str | None, key_type: KeyType, out: Path | None) -> int:
     """Without `selector`, one that names the type, so that a domain can have both."""
     try:
-        domain, selector = domain_name(domain), selector_name(selector or f"mta-{key_type}")
+        domain, selector = full_domain(domain), selector_name(selector or f"mta-{key_type}")
     except ValueError as error:
         raise CommandError(Exit.USAGE, safe_text(str(error))) from None
     path = (out or Path(f"{domain}.{selector}.pem")).absolute()

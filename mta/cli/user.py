@@ -18,6 +18,7 @@ import click
 
 from mta.config.document import read_document
 from mta.config.fields import BAD_NAME, is_user_name
+from mta.config.files import read_file
 from mta.config.users import parse_users, users_file, with_user, without_user
 from mta.control.errors import CommandError, Exit
 from mta.model.text import safe_text
@@ -89,7 +90,7 @@ def _path(config: Path | None) -> Path:
 def _read(path: Path) -> tuple[str, Mapping[str, str]]:
     """Its text, and who stands in it; a file that is not there is empty."""
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = read_file(path).decode("utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(_code(error), f"{path} can't be read: {_reason(error)}") from None
     return text, parse_users(text, str(path))

@@ -95,6 +95,14 @@ def domain(value: object) -> str:
     return given
 
 
+def full_domain(value: object) -> str:
+    """A domain name of at least two labels, in lower case: what a record for others stands under."""
+    given = domain(value)
+    if "." not in given:
+        raise ValueError('expected a full domain name such as "example.com"')
+    return given
+
+
 def sender_domain(value: object) -> str:
     """A domain name in lower case, or `*.` and one: what lies below it."""
     given = text(value)

@@ -63,6 +63,7 @@ SizeOrZero = Annotated[int, PlainValidator(fields.size_or_zero)]
 CommandWords = Annotated[tuple[str, ...], PlainValidator(fields.command)]
 Webhook = Annotated[str, PlainValidator(places.webhook)]
 Domain = Annotated[str, PlainValidator(fields.domain)]
+FullDomain = Annotated[str, PlainValidator(fields.full_domain)]
 Hostname = Annotated[str, PlainValidator(fields.hostname)]
 Address = Annotated[str, PlainValidator(fields.address)]
 Network = Annotated[IpNetwork, PlainValidator(places.network)]
@@ -301,7 +302,7 @@ class Dkim(Table):
     """`[[dkim]]`: mail from `domain` is signed with `key` (PEM, RSA or Ed25519), whose public part is in DNS under
     `selector`."""
 
-    domain: Domain
+    domain: FullDomain
     selector: Selector
     key: SecretFile
 

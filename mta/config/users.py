@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mta.config.document import Document
 from mta.config.fields import BAD_NAME, is_user_name
+from mta.config.files import read_file
 from mta.config.model import Config
 from mta.config.problems import ConfigError, Problem
 from mta.policy.hashes import HIGHEST, cost, is_bearable
@@ -35,7 +36,7 @@ def read_users(config: Config) -> Users:
         return NOBODY
     try:
         mode = path.stat().st_mode
-        text = path.read_text("utf-8")
+        text = read_file(path).decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(str(path), [Problem("", "is not there; `mta user add NAME` makes it")]) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -82,8 +82,8 @@ class Attempt:
     _later: bool = False
     _required: bool = False
     """Encryption with the host that is being tried."""
-    _unfit: dict[str, Verdict] = field(default_factory=dict)
-    """By address: hosts that can't take this mail."""
+    _unfit: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    """By hop and address: hosts that can't take this mail."""
 
     async def run(self) -> None:
         try:
@@ -147,22 +147,22 @@ class Attempt:
         verdict = await self._with_session(session, set())
         if verdict is not None and verdict.phase is Phase.MAIL:
             if verdict.disposition is Disposition.PERMANENT:  # ours, from what it offers: it need not be asked again
-                self._unfit[session.address] = verdict
+                self._unfit[hop, session.address] = verdict
             else:
                 self.trials.pop()
         return self._done
 
     async def _walk(self, candidates: Sequence[Candidate]) -> None:
         end = asyncio.get_running_loop().time() + TIME_LIMIT
-        all_rest = all(self.means.hosts.dead(it.address) for it in candidates)
+        all_rest = all(self.means.hosts.dead(it.endpoint) for it in candidates)
         heeds = self.heeds if all_rest or not self.heeds else math.inf
         verdicts: list[Verdict] = []
         waits: list[float] = []
         for candidate in candidates:
-            if unfit := self._unfit.get(candidate.address):
+            if unfit := self._unfit.get((self._hop_of(candidate), candidate.address)):
                 verdicts.append(unfit)
                 continue
-            if resting := self.means.hosts.resting(candidate.address, heeds):
+            if resting := self.means.hosts.resting(candidate.endpoint, heeds):
                 verdicts.append(resting[0])
                 waits.append(resting[1])
                 continue
@@ -192,7 +192,7 @@ class Attempt:
                 if session.phase is Phase.EHLO_TLS and self._goes_clear(candidate.address, session, changes):
                     continue
                 return session
-            self.means.hosts.absolve(candidate.address)
+            self.means.hosts.absolve(candidate.endpoint)
             verdict = await self._with_session(session, changes)
             if self._done or verdict is not None:
                 return verdict
@@ -277,8 +277,8 @@ class Attempt:
         if verdict.status == NO_SUCH_SOURCE:  # ours alone
             return
         if verdict.phase in (Phase.CONNECT, Phase.BANNER, Phase.AUTH) and verdict.disposition is Disposition.TRANSIENT:
-            failures = self.means.hosts.failures(candidate.address) + 1
-            self.means.hosts.blame(candidate.address, verdict, self.rest(failures))
+            failures = self.means.hosts.failures(candidate.endpoint) + 1
+            self.means.hosts.blame(candidate.endpoint, verdict, self.rest(failures))
 
     def _look_for_crowd(self, verdict: Verdict, session: Session | None = None) -> None:
         """`session`: the one it was said on, where it had begun."""

@@ -13,7 +13,11 @@ from typing import TypeVar
 from mta.model.outcome import Verdict
 from mta.policy.routing import Candidate
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+Endpoint = tuple[str, int]
+"""An address and a port."""
 
 CLEAR_TEXT_MEMORY = 3600.0
 """Seconds for which STARTTLS is not tried again with a host whose TLS failed."""
@@ -32,41 +36,42 @@ class Dead:
 
 
 class HostMemory:
-    """By address, not by name: names move, addresses are dead."""
+    """By address and port, not by name: names move, and where one port is closed another may be open (a relay's beside the
+    mail server's, where a provider blocks 25). That TLS fails is remembered by address."""
 
     def __init__(self) -> None:
-        self._dead: OrderedDict[str, Dead] = OrderedDict()
+        self._dead: OrderedDict[Endpoint, Dead] = OrderedDict()
         self._clear: OrderedDict[str, float] = OrderedDict()
 
-    def dead(self, address: str) -> Dead | None:
-        """The memory of `address`, while it is to be left alone."""
-        known = self._dead.get(address)
+    def dead(self, endpoint: Endpoint) -> Dead | None:
+        """The memory of `endpoint`, while it is to be left alone."""
+        known = self._dead.get(endpoint)
         return known if known is not None and self._now() < known.until else None
 
     def living_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        return sorted(candidates, key=lambda it: self.dead(it.address) is not None)
+        return sorted(candidates, key=lambda it: self.dead(it.endpoint) is not None)
 
-    def resting(self, address: str, heeds: float) -> tuple[Verdict, float] | None:
-        """What befell an address that is to be left alone, and for how many seconds more; `heeds` is how long a rest is
+    def resting(self, endpoint: Endpoint, heeds: float) -> tuple[Verdict, float] | None:
+        """What befell an endpoint that is to be left alone, and for how many seconds more; `heeds` is how long a rest is
         heeded at most."""
-        known = self.dead(address)
+        known = self.dead(endpoint)
         left = min(known.until, known.since + heeds) - self._now() if known is not None else 0.0
         return (known.verdict, left) if known is not None and left > 0 else None
 
-    def failures(self, address: str) -> int:
-        known = self._dead.get(address)
+    def failures(self, endpoint: Endpoint) -> int:
+        known = self._dead.get(endpoint)
         return known.failures if known is not None else 0
 
-    def blame(self, address: str, verdict: Verdict, rest: float) -> None:
-        """`address` could not be reached and is left alone for `rest` seconds; a failure within a rest prolongs none."""
-        now, known = self._now(), self.dead(address)
+    def blame(self, endpoint: Endpoint, verdict: Verdict, rest: float) -> None:
+        """`endpoint` could not be reached and is left alone for `rest` seconds; a failure within a rest prolongs none."""
+        now, known = self._now(), self.dead(endpoint)
         if known is not None:
-            self._dead[address] = replace(known, since=now)
+            self._dead[endpoint] = replace(known, since=now)
         else:
-            _put(self._dead, address, Dead(now, now + rest, self.failures(address) + 1, verdict))
+            _put(self._dead, endpoint, Dead(now, now + rest, self.failures(endpoint) + 1, verdict))
 
-    def absolve(self, address: str) -> None:
-        self._dead.pop(address, None)
+    def absolve(self, endpoint: Endpoint) -> None:
+        self._dead.pop(endpoint, None)
 
     def revive(self) -> None:
         """A person knows better: every host may be alive again. Each that is not costs one more timeout."""
@@ -84,8 +89,8 @@ class HostMemory:
         return asyncio.get_running_loop().time()
 
 
-def _put(memory: OrderedDict[str, T], address: str, value: T) -> None:
-    memory[address] = value
-    memory.move_to_end(address)
+def _put(memory: OrderedDict[K, T], key: K, value: T) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
     while len(memory) > HOST_LIMIT:
         memory.popitem(last=False)

@@ -35,6 +35,11 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._by_name)
 
+    @property
+    def domains(self) -> frozenset[str]:
+        """Those that have one."""
+        return frozenset(self._by_domain)
+
     def of(self, author: str) -> list[Signer]:
         """Those for mail from a domain, none where no table fits."""
         while author and author not in self._by_domain:

@@ -6,6 +6,7 @@ Rules:
   server (section 3.3), or with the file that it now has; it ends by one of mode none.
 - Without a policy that is in force mail goes out as if there were none. No mail waits for a web server for longer than
   `PATIENCE`, or again within `REST` of a failure; a fetch that takes longer goes on without it, for the mail that follows.
+  Name servers that were slow to fail are not waited for again within `LOOKUP_REST`.
 - A policy whose domain has had mail within `KEPT_FRESH` is fetched again about daily, also where the id is the same, so
   that it neither runs out nor hides a change that forgot the id.
 - Bounded: what is remembered here of domains and policies, and how many are fetched at once.
@@ -21,12 +22,14 @@ from mta.model.events import Encrypted, Trouble
 from mta.model.international import a_labels
 from mta.model.tls import StsMode, StsPolicy, TlsPolicy, TlsResult
 from mta.policy.sts import NoPolicy, parse_policy, policy_id
-from mta.ports import Clock, Fetched, FetchPolicy, Observer, Randomness, Resolver
+from mta.ports import Clock, Fetched, FetchPolicy, Lookup, Observer, Randomness, Resolver
 from mta.spool.base import Memory, Remembered, Spool, SpoolError
 
 PATIENCE = 10.0
 REST = 300.0
 """Seconds; the rest is what RFC 8461 section 3.3 suggests."""
+SLOW, LOOKUP_REST = 1.0, 60.0
+"""Seconds: a failure that took so long delays mail; it is remembered for no longer, as a policy may be missed for it."""
 LOOK_INTERVAL = 3600.0
 """Seconds: how often it is looked for what is to be fetched again."""
 REFRESH_AFTER = 22 * 3600.0
@@ -122,7 +125,7 @@ class PolicyStore:
         self._recent = _Recent()
         self._fetching: dict[str, asyncio.Task[Held | Fetched]] = {}
         self._resting: OrderedDict[str, float] = OrderedDict()
-        """Domains whose policy can't be had, or takes too long, and the loop's time until which nobody waits for it."""
+        """Domains whose policy, or record, can't be had or takes too long, and the loop's time until which nobody asks."""
         self._slots = asyncio.Semaphore(FETCHES_AT_ONCE)
 
     # ------------------------------------------------ what is in force
@@ -130,9 +133,9 @@ class PolicyStore:
         name = _policy_domain(domain)
         if name is None:
             return None
-        answer = await self._resolver.texts(f"_mta-sts.{name}")
-        held, published = await self._held(name), policy_id(answer.texts)
-        if published and (held is None or held.id != published) and not self._rests(name):
+        published = "" if self._rests(name) else await self._published(name)
+        held = await self._held(name)
+        if published and (held is None or held.id != published):
             held = await self._renewed(name, published) or await self._held(name)
         if held is None:
             return None
@@ -143,6 +146,14 @@ class PolicyStore:
         name = _policy_domain(domain)
         held = self._in_force(name) if name is not None else None
         return held.policy if held is not None and held.policy.mode is not StsMode.NONE else None
+
+    async def _published(self, name: str) -> str:
+        """The id in its record, "" where that has none, or can't be had."""
+        began = _now()
+        answer = await self._resolver.texts(f"_mta-sts.{name}")
+        if answer.lookup is Lookup.TROUBLE and _now() - began >= SLOW:
+            self._let_rest(name, LOOKUP_REST)
+        return policy_id(answer.texts)
 
     async def _held(self, name: str) -> Held | None:
         """Never one whose time is up. Where the spool can't be read, what is known here counts."""
@@ -172,15 +183,15 @@ class PolicyStore:
             self._observer(Trouble("warning", f"the MTA-STS policy of {name} could not be kept", str(error)))
 
     # ------------------------------------------------ fetching
-    def _let_rest(self, name: str) -> None:
-        self._resting[name] = _now() + REST
+    def _let_rest(self, name: str, seconds: float = REST) -> None:
+        self._resting[name] = _now() + seconds
         self._resting.move_to_end(name)
 
     def _rests(self, name: str) -> bool:
         now = _now()
         while self._resting and (len(self._resting) > DOMAINS_KEPT or next(iter(self._resting.values())) <= now):
             self._resting.popitem(last=False)
-        return name in self._resting
+        return self._resting.get(name, now) > now
 
     async def _renewed(self, name: str, published: str) -> Held | None:
         """The new policy, if it comes in time and is good."""

@@ -41,6 +41,8 @@ CLAIM_LIMIT = 100
 UNRECORDED_LIMIT = 10
 """Results waiting to be recorded with which nothing new is begun: the spool is in trouble. Fewer may be the fault of their
 own rows, and are not to stop other mail."""
+GRACE = 2.0
+"""Seconds in which what a stop has ended gives its claim back, also where it waits for nothing else."""
 PERSIST_INTERVAL = 1.0
 """Seconds between two tries to record a result."""
 OUTCOMES = {Status.PENDING: "deferred"}
@@ -153,8 +155,10 @@ class Delivery:
                 flight.task.cancel()
         if self._flights:
             await asyncio.wait([flight.task for flight in self._flights.values()], timeout=timeout)
-        for flight in list(self._flights.values()):
-            flight.task.cancel()
+        if left := [flight.task for flight in self._flights.values()]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=GRACE)
 
     # ------------------------------------------------ one claim
     async def _fly(self, flight: _Flight) -> DeliveryOutcome:

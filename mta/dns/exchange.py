@@ -1,45 +1,30 @@
-"""One question to one name server, and what its response means (RFC 1035, 2308, 6604, 6891, 7766).
+"""One question to one name server, and its response (RFC 1035, 6840, 6891, 7766).
 
 Rules: a socket of its own and a random id for each question, so that an answer is hard to forge; what is no answer to
-it is passed over; a cut answer is asked for again over TCP. Nothing but NXDOMAIN and a clean NOERROR says anything about
-the name: all else is TROUBLE. No deadline here: the caller's `asyncio.timeout` ends an exchange.
+it is passed over; a cut answer is asked for again over TCP, and one that is larger than any of ours is not read. No deadline
+here: the caller's `asyncio.timeout` ends an exchange.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-import dns.asyncquery
 import dns.exception
 import dns.flags
 import dns.message
 import dns.name
-import dns.rcode
-import dns.rdata
 import dns.rdatatype
 
-from mta.ports import Lookup
+from mta.dns.response import Response, parse, read_head
 
 Server = tuple[str, int]
 """A name server's address and port."""
 PAYLOAD = 1232
 """Octets of UDP answer we take: what passes everywhere unfragmented."""
-CHAIN_LIMIT = 8
-"""Aliases that are followed within one answer; more, or a loop, is TROUBLE (RFC 1034 section 3.6.2)."""
+ANSWER_LIMIT = 16 * 1024
+"""Octets of an answer: hundreds of mail servers, or of lines of text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a question came to. `records` are of the type asked for, at the end of the aliases; `ttl` in seconds, None
-    where the server gave none (a negative answer without SOA). `secure`: the server says that it validated the answer;
-    `canonical` is where the aliases end, "" without any."""
-
-    lookup: Lookup
-    records: Sequence[dns.rdata.Rdata] = ()
-    ttl: int | None = None
-    detail: str = ""
-    secure: bool = False
-    canonical: str = ""
+class _Cut(Exception):
+    """The answer did not fit into a packet."""
 
 
 def make_question(name: dns.name.Name, kind: dns.rdatatype.RdataType) -> dns.message.QueryMessage:
@@ -49,21 +34,36 @@ def make_question(name: dns.name.Name, kind: dns.rdatatype.RdataType) -> dns.mes
     return question
 
 
-async def ask(server: Server, question: dns.message.QueryMessage) -> dns.message.Message:
+async def ask(server: Server, question: dns.message.QueryMessage) -> Response:
     """The server's response to the question. Raises DNSException, OSError, EOFError or ValueError for what goes wrong on
     the way or is no DNS message."""
     try:
         return await _ask_udp(server, question)
-    except dns.message.Truncated:
-        host, port = server
-        return await dns.asyncquery.tcp(question, host, port=port)
+    except _Cut:
+        return await _ask_tcp(server, question)
 
 
-async def _ask_udp(server: Server, question: dns.message.QueryMessage) -> dns.message.Message:
+async def _ask_tcp(server: Server, question: dns.message.QueryMessage) -> Response:
+    reader, writer = await asyncio.open_connection(*server)
+    try:
+        asked = question.to_wire()
+        writer.write(len(asked).to_bytes(2) + asked)
+        length = int.from_bytes(await reader.readexactly(2))
+        if length > ANSWER_LIMIT:
+            raise ValueError(f"an answer of {length} octets")
+        response = parse(await reader.readexactly(length))
+    finally:
+        writer.transport.abort()
+    if not question.is_response(response.head):
+        raise ValueError("an answer to another question")
+    return response
+
+
+async def _ask_udp(server: Server, question: dns.message.QueryMessage) -> Response:
     """Over a connected socket, which dnspython does not offer: a dead local server shows at once (ECONNREFUSED), and the
     kernel keeps other hosts' packets out."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[dns.message.Message] = loop.create_future()
+    answer: asyncio.Future[Response] = loop.create_future()
     transport, _ = await loop.create_datagram_endpoint(lambda: _Answer(question, answer), remote_addr=server)
     try:
         transport.sendto(question.to_wire())
@@ -75,20 +75,22 @@ async def _ask_udp(server: Server, question: dns.message.QueryMessage) -> dns.me
 class _Answer(asyncio.DatagramProtocol):
     """Waits for the packet that answers the question."""
 
-    def __init__(self, question: dns.message.QueryMessage, answer: asyncio.Future[dns.message.Message]) -> None:
+    def __init__(self, question: dns.message.QueryMessage, answer: asyncio.Future[Response]) -> None:
         self._question, self._answer = question, answer
 
     def datagram_received(self, data: bytes, addr: object) -> None:
+        if self._answer.done() or len(data) > ANSWER_LIMIT:
+            return
         try:
-            response = dns.message.from_wire(data, raise_on_truncation=True)
-        except dns.message.Truncated as cut:
-            if data[:2] == self._question.id.to_bytes(2, "big"):
-                self._fail(cut)
+            head = read_head(data)
+            if not self._question.is_response(head):
+                return
+            if head.flags & dns.flags.TC:
+                self._fail(_Cut())
+            else:
+                self._answer.set_result(parse(data))
         except (dns.exception.DNSException, ValueError):
             return  # forged or damaged: the right one may still come
-        else:
-            if self._question.is_response(response) and not self._answer.done():
-                self._answer.set_result(response)
 
     def error_received(self, exc: Exception) -> None:
         self._fail(exc)
@@ -96,33 +98,3 @@ class _Answer(asyncio.DatagramProtocol):
     def _fail(self, error: Exception) -> None:
         if not self._answer.done():
             self._answer.set_exception(error)
-
-
-def read(response: dns.message.Message) -> Finding:
-    """What the response says. Raises DNSException where it contradicts itself."""
-    if not isinstance(response, dns.message.QueryMessage):
-        return Finding(Lookup.TROUBLE, detail="no response to a query")
-    rcode = response.rcode()
-    if rcode not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
-        return Finding(Lookup.TROUBLE, detail=dns.rcode.to_text(rcode))
-    if response.flags & dns.flags.TC:
-        return Finding(Lookup.TROUBLE, detail="a cut answer over TCP")
-    chain = response.resolve_chaining()
-    if len(chain.cnames) > CHAIN_LIMIT:
-        return Finding(Lookup.TROUBLE, detail=f"more than {CHAIN_LIMIT} aliases")
-    secure = bool(response.flags & dns.flags.AD)
-    if chain.answer is not None:
-        canonical = chain.canonical_name.to_text(omit_final_dot=True).lower() if chain.cnames else ""
-        return Finding(Lookup.FOUND, tuple(chain.answer), chain.minimum_ttl, secure=secure, canonical=canonical)
-    if rcode == dns.rcode.NXDOMAIN:
-        return Finding(Lookup.NXDOMAIN, ttl=_negative_ttl(response, chain.minimum_ttl), secure=secure)
-    if not response.flags & (dns.flags.AA | dns.flags.RA):
-        # A referral from a server that neither knows nor looks further: no word on whether there are records.
-        return Finding(Lookup.TROUBLE, detail="the server neither knows the name nor asks others")
-    return Finding(Lookup.NODATA, ttl=_negative_ttl(response, chain.minimum_ttl), secure=secure)
-
-
-def _negative_ttl(response: dns.message.Message, minimum: int) -> int | None:
-    """RFC 2308 section 5: the SOA's, without one not to be cached."""
-    has_soa = any(rrset.rdtype == dns.rdatatype.SOA for rrset in response.authority)
-    return minimum if has_soa else None

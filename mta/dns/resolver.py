@@ -31,8 +31,9 @@ import dns.rdtypes.IN.AAAA
 import dns.reversename
 
 from mta.dns.cache import TtlCache
-from mta.dns.exchange import Finding, Server, ask, make_question, read
+from mta.dns.exchange import Server, ask, make_question
 from mta.dns.names import BadName, absolute_name
+from mta.dns.response import Finding, read
 from mta.dns.servers import NameServers, system_servers
 from mta.model.tls import Tlsa
 from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, TextAnswer, TlsaAnswer
@@ -41,7 +42,8 @@ ROUNDS = 2
 """How often a silent server is asked: UDP loses packets."""
 QUESTIONS_AT_ONCE = 100
 """Each open question is a socket."""
-CACHE_CAPACITY = 20_000
+CACHE_CAPACITY, RECORDS_CACHED = 20_000, 50_000
+"""Answers that are remembered, and records in them."""
 ADDRESSES_KEPT = 32
 """Addresses of each family that are kept of a host: more than anybody tries."""
 _FOUND_TTL = (5.0, 3600.0)
@@ -61,7 +63,7 @@ class DnsResolver:
         given = tuple(nameservers)
         self._servers = NameServers((lambda: given) if given else system_servers)
         self._timeout = timeout
-        self._cache: TtlCache[_Question, Finding] = TtlCache(CACHE_CAPACITY)
+        self._cache: TtlCache[_Question, Finding] = TtlCache(CACHE_CAPACITY, RECORDS_CACHED)
         self._running: dict[_Question, asyncio.Task[Finding]] = {}
         self._slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
@@ -126,7 +128,7 @@ class DnsResolver:
             found = await self._ask_servers(question, deadline)
         finally:
             self._slots.release()
-        self._cache.put(question, found, _now() + _lifetime(found))
+        self._cache.put(question, found, _now() + _lifetime(found), len(found.records))
         return found
 
     # ------------------------------------------------ the servers in turn
@@ -158,11 +160,8 @@ class DnsResolver:
         except (dns.exception.DNSException, ValueError) as error:
             return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
         self._servers.answered(server)
-        try:
-            found = read(response)
-            return found if self._trusts(server) else replace(found, secure=False)
-        except dns.exception.DNSException as error:
-            return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
+        found = read(response)
+        return found if self._trusts(server) else replace(found, secure=False)
 
     def _trusts(self, server: Server) -> bool:
         return self._trust_ad or ipaddress.ip_address(server[0].partition("%")[0]).is_loopback

@@ -3,7 +3,7 @@
 Rules: of the tables of a kind the first that matches holds, whole; what it does not say has its default.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -94,10 +94,13 @@ class Destinations:
     _rule_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _route_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
     """By pattern, the first table that has it: each message asks several times, of however many tables."""
+    _relay_of: Mapping[str, Relay] = field(init=False, repr=False, compare=False)
+    """By its name and those of its hops."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_rule_of", _first_of(it.patterns for it in self.rules))
         object.__setattr__(self, "_route_of", _first_of(it.patterns for it in self.routes))
+        object.__setattr__(self, "_relay_of", dict(_relays(self.routes)))
 
     def rule(self, destination: str) -> DestinationRule:
         place = _place(self._rule_of, destination)
@@ -130,16 +133,22 @@ class Destinations:
         return self.rule(destination).by_servers and self._relay(destination) is None
 
     def _relay(self, destination: str, *, directly: bool = False) -> Relay | None:
-        if "://" not in destination:
-            return None if directly else self.route(destination).vias[0]
-        vias = (via for route in self.routes for via in route.vias if via is not None)
-        return next((via for via in vias if destination == str(via) or destination.startswith(f"{via.login} ")), None)
+        if "://" in destination:
+            return self._relay_of.get(destination)
+        return None if directly else self.route(destination).vias[0]
 
 
 def matches(patterns: Sequence[str], destination: str) -> bool:
     """Whether one of them is `destination` (a domain in lower case, or a literal), `*`, or `*.` and a domain that it lies
     below."""
     return _place(_first_of([patterns]), destination) is not None
+
+
+def _relays(routes: Iterable[RouteRule]) -> Iterator[tuple[str, Relay]]:
+    for route in routes:
+        for via in filter(None, route.vias):
+            yield str(via), via
+            yield from ((route.hop(via, level), via) for level in TlsLevel)
 
 
 def _first_of(tables: Iterable[Sequence[str]]) -> dict[str, int]:

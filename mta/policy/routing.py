@@ -88,6 +88,10 @@ class Candidate:
     hop: str = ""
     demand: TlsDemand | None = None
 
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        return self.address, self.port
+
 
 # ---------------------------------------------------------------- what needs no MX lookup
 def plan_directly(domain: str) -> Route | Verdict | None:

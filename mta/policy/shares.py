@@ -9,12 +9,15 @@ remembered is bounded, the longest unused is forgotten.
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 
 from mta.policy.ceilings import Ceilings
 from mta.policy.destinations import Destinations, Limits
 from mta.ports import Share
 
 ROUTED_LIMIT = 10_000
+NAMES_LIMIT = 1000
+"""Characters of the servers' names that a group is called by."""
 SESSIONS = 20
 """At one destination, where nothing else is said."""
 
@@ -50,7 +53,7 @@ class Shares:
         """The hosts of the best preference that mail for `destination` goes to."""
         if not self._destinations.by_servers(destination):
             return
-        self._servers[destination] = ",".join(sorted(set(servers)))
+        self._servers[destination] = _name_of(servers)
         self._servers.move_to_end(destination)
         while len(self._servers) > ROUTED_LIMIT:
             self._servers.popitem(last=False)
@@ -74,3 +77,9 @@ class Shares:
         name = self._destinations.group(hop, self._servers.get(hop, ""), directly=True)
         limits = self._destinations.limits(hop, directly=True)
         return Share(name, self.most(name, limits), limits.messages)
+
+
+def _name_of(servers: Iterable[str]) -> str:
+    """Bounded, however many servers a domain names."""
+    names = ",".join(sorted(set(servers)))
+    return names if len(names) <= NAMES_LIMIT else f"sha256:{sha256(names.encode()).hexdigest()}"

@@ -1,8 +1,8 @@
 """MTA-STS: the record that says there is a policy, the policy, and which mail servers it covers (RFC 8461).
 
 Rules: what is no valid record or policy is as if it were not there, never half of one; what a later version may add is
-passed over. A pattern that no name of a mail server can be (an IP address, a star inside a name) stays without effect, and
-does not make the others so.
+passed over. A pattern that no name of a mail server can be (an IP address, a star inside a name, U-labels) stays without
+effect, and does not make the others so.
 """
 
 import ipaddress
@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from mta.model.address import AddressError, check_domain
-from mta.model.international import a_labels
 from mta.model.tls import StsMode, StsPolicy
 
 LONGEST_AGE = 31557600
@@ -58,14 +57,14 @@ def parse_policy(text: str) -> StsPolicy:
 
 
 def _pattern(text: str) -> str:
-    """In lower case and A-labels; "" for one that no server's name can be."""
+    """In lower case; "" for one that no server's name can be: also U-labels, which have no place there (section 3.2)."""
     star = "*." if text.startswith("*.") else ""
+    name = text.removeprefix(star).removesuffix(".")
     try:
-        name = a_labels(text.removeprefix(star)).removesuffix(".")
         check_domain(name)
-    except (AddressError, ValueError):
+    except AddressError:
         return ""
-    return "" if name.startswith("[") or _is_address(name) else f"{star}{name}"
+    return "" if name.startswith("[") or _is_address(name) else f"{star}{name.lower()}"
 
 
 def _is_address(name: str) -> bool:

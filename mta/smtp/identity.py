@@ -10,6 +10,7 @@ import hashlib
 import ipaddress
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from cryptography import x509
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
@@ -102,38 +103,49 @@ def _fits(wanted: str, presented: str) -> bool:
 
 # ---------------------------------------------------------------- DANE
 def _by_dane(demand: TlsDemand, chain: Sequence[bytes]) -> str:
-    if any(record.usage == _EE and _matches(record, chain[0]) for record in demand.records):
+    if _fits_one(chain[0], [record for record in demand.records if record.usage == _EE]):
         return "dane"
-    why = "no DANE record fits the certificate"
-    for anchor in _anchors(demand.records, chain[1:]):
-        try:
-            _verify_below(anchor, chain, demand.names)
-            return "dane"
-        except VerificationError as error:
-            why = f"not valid under the authority of the DANE records: {error}"
-    raise Unproven(TlsResult.VALIDATION_FAILURE, why)
+    anchors = list(_anchors([record for record in demand.records if record.usage == _TA], chain[1:]))
+    if not anchors:
+        raise Unproven(TlsResult.VALIDATION_FAILURE, "no DANE record fits the certificate")
+    try:
+        _verify_below(anchors, chain, demand.names)
+    except VerificationError as error:
+        why = f"not valid under the authority of the DANE records: {error}"
+        raise Unproven(TlsResult.VALIDATION_FAILURE, why) from None
+    return "dane"
 
 
-def _matches(record: Tlsa, certificate: bytes) -> bool:
-    subject = key_of(certificate) if record.selector else certificate
-    digest = _DIGESTS.get(record.matching)
-    return (digest(subject).digest() if digest else subject) == record.data
+def _fits_one(certificate: bytes, records: Sequence[Tlsa]) -> bool:
+    """Each form of the certificate is made once: there may be thousands of records."""
+    kinds = {(record.selector, record.matching) for record in records}
+    forms = {kind: _form(certificate, *kind) for kind in kinds}
+    return any(forms[record.selector, record.matching] == record.data for record in records)
+
+
+def _form(certificate: bytes, selector: int, matching: int) -> bytes:
+    subject = key_of(certificate) if selector else certificate
+    digest = _DIGESTS.get(matching)
+    return digest(subject).digest() if digest else subject
 
 
 def _anchors(records: Sequence[Tlsa], above: Sequence[bytes]) -> Iterator[x509.Certificate]:
-    """The authorities that the records name: of those that the server sent, or whole in a record."""
-    authorities = [record for record in records if record.usage == _TA]
-    whole = [record.data for record in authorities if record.selector == record.matching == 0]
-    found = [it for it in above if any(_matches(record, it) for record in authorities)]
-    return (x509.load_der_x509_certificate(it) for it in dict.fromkeys((*found, *whole)))
+    """The authorities that the records name: of those that the server sent, or whole in a record. One that can't be read is
+    none, and does not spoil the others."""
+    whole = [record.data for record in records if record.selector == record.matching == 0]
+    found = [it for it in above if _fits_one(it, records)]
+    for one in dict.fromkeys((*found, *whole)):
+        with suppress(ValueError):
+            yield x509.load_der_x509_certificate(one)
 
 
-def _verify_below(anchor: x509.Certificate, chain: Sequence[bytes], names: Sequence[str]) -> None:
-    """Raises `VerificationError`. A private authority need not have what browsers want of a public one."""
+def _verify_below(anchors: list[x509.Certificate], chain: Sequence[bytes], names: Sequence[str]) -> None:
+    """Under any of them, all at once: how many ways there are is the server's choice, how many are tried is the library's.
+    Raises `VerificationError`. A private authority need not have what browsers want of a public one."""
     leaf, *above = map(x509.load_der_x509_certificate, chain)
     own = ExtensionPolicy.permit_all().require_present(x509.SubjectAlternativeName, Criticality.AGNOSTIC, None)
     issuer = ExtensionPolicy.permit_all().require_present(x509.BasicConstraints, Criticality.AGNOSTIC, None)
-    policy = PolicyBuilder().store(Store([anchor])).extension_policies(ca_policy=issuer, ee_policy=own)
+    policy = PolicyBuilder().store(Store(anchors)).extension_policies(ca_policy=issuer, ee_policy=own)
     failure = VerificationError("it has no name to be verified")
     for name in names:
         try:

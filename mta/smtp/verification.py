@@ -1,4 +1,5 @@
-"""What a handshake is begun with, for each kind of demand (RFC 7435, RFC 8461 section 4.2, RFC 8446, RFC 8996).
+"""What a handshake is begun with, for each kind of demand (RFC 7435, RFC 8461 section 4.2, RFC 8446, RFC 8996, RFC
+9325).
 
 Rules: a context is shared by all sessions with the same kind of demand; the chain is verified by OpenSSL in the handshake,
 and the name if there is one; several names, patterns and DANE records by `identity` behind it.
@@ -8,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from functools import cached_property
 
+from mta.client_tls import client_context
 from mta.model.tls import TlsDemand, TlsResult
 
 _RESULTS = {
@@ -35,7 +37,7 @@ class Contexts:
     @cached_property
     def _unverified(self) -> ssl.SSLContext:
         """Encrypts, trusts anyone."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = client_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
@@ -53,8 +55,7 @@ class Contexts:
         return self._trusting_few()
 
     def _trusting_few(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = client_context()
         context.hostname_checks_common_name = False
         self._trust(context)
         return context

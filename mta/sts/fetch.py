@@ -8,6 +8,7 @@ server, so one in our own network is not asked unless that is allowed.
 import asyncio
 import ssl
 
+from mta.client_tls import client_context
 from mta.http import connection, read_body, read_fields, read_status, request
 from mta.model.tls import TlsResult
 from mta.policy.networks import Standing, plain, standing
@@ -71,7 +72,8 @@ class PolicyServers:
     def _context(self) -> ssl.SSLContext:
         """Made once: reading the authorities takes its time."""
         if self._tls is None:
-            self._tls = ssl.create_default_context()
+            self._tls = client_context()
+            self._tls.load_default_certs()
         self._tls.hostname_checks_common_name = False
         return self._tls
 

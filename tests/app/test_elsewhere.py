@@ -4,9 +4,15 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from mta.app.elsewhere import domains_elsewhere
+from mta.app.main import run
+from mta.cli.check import check
 from mta.config.load import load
+from mta.config.problems import ConfigError
 from tests.support.dns_server import DnsServer
 
 
@@ -56,3 +62,15 @@ def test_our_own_domain_one_without_mx_and_one_that_can_not_be_asked_are_no_warn
         ("broken.example", "*"): "SERVFAIL",
     }
     assert not warnings(tmp_path, '["localhost", "example.com", "plain.example", "broken.example"]', zones)
+
+
+def test_a_machine_without_a_usable_name_is_refused_by_the_check_as_by_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's name, say."""
+    path = tmp_path / "mta.toml"
+    path.write_text('postmaster = "p@example.net"\n')
+    monkeypatch.setattr("socket.getfqdn", lambda: "my_app_1")
+    for look in (lambda: check(path, as_json=False), lambda: run(path)):
+        with pytest.raises(ConfigError, match="set hostname in the configuration"):
+            look()

@@ -145,3 +145,16 @@ async def test_b43_a_reload_with_a_bad_key_keeps_the_old_one_and_says_so(world: 
     assert by_dkimpy(second.content, published(key("shop.test/s2", "rsa"))) == [True]
     for octets in (pem("shop.test/s1"), pem("shop.test/s2", "rsa")):
         assert octets.splitlines()[1].decode() not in world.daemon.log_text
+
+
+async def test_who_may_not_send_for_a_domain_gets_no_signature_by_a_key_that_a_bad_reload_has_left(world: World) -> None:
+    table(world, "s1", pem("shop.test/s1"))
+    world.configure("submission", client=[{"network": "127.0.0.0/8", "sender_domains": ["other.test"]}])
+    await world.daemon.start()
+    world.configure("", dkim=[{"domain": "other.test", "selector": "s2", "key": str(world.folder / "none.pem")}])
+    await world.daemon.reload()
+    async with await world.daemon.client() as client:
+        for line in ("EHLO c.test", "MAIL FROM:<a@other.test>", "RCPT TO:<ann@good.test>", "DATA"):
+            await client.command(line)
+        await client.send(b"From: boss@shop.test\r\n\r\nx\r\n.\r\n")
+        assert (await client.reply())[:9] == "550 5.7.1"

@@ -59,6 +59,12 @@ def test_where_it_cant_be_written_it_is_said(shell: Shell) -> None:
     assert "can't be written: No such file or directory" in one_line(done)
 
 
+def test_a_name_that_no_record_can_stand_under_gets_no_key(shell: Shell) -> None:
+    made = shell.run("dkim", "keygen", "intranet")
+    assert made.returncode == 64 and "expected a full domain name" in made.stderr
+    assert [*shell.folder.glob("*.pem")] == []
+
+
 def test_without_keys_show_says_so(shell: Shell) -> None:
     assert shell.run("dkim", "show").stdout == "there are no keys: nothing is signed\n"
 

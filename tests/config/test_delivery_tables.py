@@ -83,6 +83,7 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
         ('[[route]]\nmatch = "*"\nvia = "smtp://relay.example.net:0"', "route"),
         ('[[route]]\nmatch = "*"\nvia = "smtp://rel ay"', "route"),
         ('[[route]]\nmatch = "*"\nsource = "0.0.0.0"', "route"),
+        ('[[dkim]]\ndomain = "localhost"\nselector = "s"\nkey = "k"', "dkim"),
         ('[[dkim]]\ndomain = "example.com"\nselector = "-"\nkey = "k"', "dkim"),
         ('[[dkim]]\ndomain = "example.com"\nselector = "a..b"\nkey = "k"', "dkim"),
         ('[[route]]\nmatch = "*"\nvia = "smtp://us%0d%0aer@relay.example.net"\npassword = "p"', "route"),

@@ -192,7 +192,7 @@ async def test_a_server_that_does_not_answer_is_waited_for_to_the_deadline_alone
         assert (it.status, it.attempts) == (Status.PENDING, 1)
         assert it.next_attempt_at is not None and deliver_by.at <= it.next_attempt_at < deliver_by.at + 2
         assert await home.expire() == 1
-        assert home.hosts.dead("127.0.0.1") is None
+        assert home.hosts.dead(("127.0.0.1", mx.port)) is None
         await mx.connections[0].closed.wait()
 
 
@@ -232,7 +232,7 @@ async def test_the_last_try_before_it_is_a_real_one(tmp_path: Path):
     async with ScriptedMx() as mx, house(tmp_path, mx.port) as home:
         one_mx(home)
         queue_id = await home.submit("a@example.org", deliver_by=by(home, 100))
-        home.hosts.blame("127.0.0.1", GONE, 300)
+        home.hosts.blame(("127.0.0.1", mx.port), GONE, 300)
         start = home.clock.at
         while (it := await home.recipient(queue_id)).status is Status.PENDING:
             assert it.next_attempt_at is not None and it.next_attempt_at < start + 100
@@ -362,7 +362,7 @@ async def test_the_last_attempt_tries_the_living_and_then_the_dead(tmp_path: Pat
         async with ScriptedMx(host="127.0.0.2", port=living.port) as mx, house(tmp_path, mx.port, policy=policy) as home:
             home.names.zones["example.org"] = [(10, "mx2.test", "127.0.0.2"), (20, "mx1.test", "127.0.0.1")]
             queue_id = await home.submit("a@example.org", policy=policy)
-            home.hosts.blame("127.0.0.2", GONE, 300)
+            home.hosts.blame(("127.0.0.2", mx.port), GONE, 300)
             home.clock.at += 90
             await home.deliver()
             assert (await home.recipient(queue_id)).status is Status.SENT

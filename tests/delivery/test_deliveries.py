@@ -10,6 +10,7 @@ import pytest
 from mta.model.envelope import Notice
 from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
+from mta.ports import AddressAnswer
 from mta.spool.base import Selection, SpoolError
 from mta.spool.due import SMALL
 from tests.delivery.house import CONTENT, House, house
@@ -236,6 +237,25 @@ async def test_b50_a_reply_that_does_not_come_in_time_is_found_in_doubt_by_the_n
         async with house(tmp_path, mx.port) as home:
             it = await home.recipient(queue_id)
             assert (it.status, it.doubts, it.attempts) == (Status.IN_DOUBT, 1, 1)
+
+
+async def test_a_stop_without_patience_waits_until_what_it_has_ended_is_given_back(tmp_path: Path, monkeypatch):
+    """Else that comes when the spool is closed: here from inside name service, some turns of the loop later."""
+    async with house(tmp_path, 25) as home:
+        asked = asyncio.Event()
+
+        async def addresses(host: str) -> AddressAnswer:
+            asked.set()
+            return (await asyncio.gather(asyncio.gather(asyncio.Event().wait()), return_exceptions=False))[0]
+
+        home.names.zones["example.org"] = [(10, "mx.example.org", "127.0.0.1")]
+        monkeypatch.setattr(home.names, "addresses", addresses)
+        queue_id = await home.submit("ann@example.org")
+        delivering = asyncio.create_task(home.deliver())
+        await asked.wait()
+        await home.delivery.stop(0)
+        assert delivering.done() and not home.delivery.claims
+        assert (await home.recipient(queue_id)).attempts == 0
 
 
 async def test_b50_a_claim_that_comes_while_deliveries_stop_goes_back_untried(tmp_path: Path, monkeypatch):

@@ -10,8 +10,8 @@ from mta.policy.routing import Candidate
 from tests.support.virtual import run_virtual
 
 GONE = Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.1", finding("4.4.1", "no answer"), Phase.CONNECT)
-A, B = "192.0.2.1", "192.0.2.2"
-HOSTS = (("mx1.test", A), ("mx2.test", B), ("mx3.test", "192.0.2.3"))
+A, B = ("192.0.2.1", 25), ("192.0.2.2", 25)
+HOSTS = (("mx1.test", "192.0.2.1"), ("mx2.test", "192.0.2.2"), ("mx3.test", "192.0.2.3"))
 
 
 def seconds(memory: HostMemory, heeds: float) -> float:
@@ -59,5 +59,15 @@ def test_the_living_go_first_in_their_order():
         assert memory.living_first(hosts) == [hosts[1], hosts[2], hosts[0]]
         memory.revive()
         assert memory.living_first(hosts) == hosts
+
+    run_virtual(main())
+
+
+def test_an_address_may_be_dead_at_one_port_and_alive_at_another():
+    async def main() -> None:
+        memory = HostMemory()
+        memory.blame(A, GONE, 300)
+        assert memory.dead(A) is not None
+        assert memory.dead((A[0], 587)) is None
 
     run_virtual(main())

@@ -15,6 +15,7 @@ from mta.model.tls import TlsLevel
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
 from mta.ports import AddressAnswer, Lookup, MxAnswer
 from tests.delivery.house import BRISK, House, house
+from tests.support.daemon import free_port
 from tests.support.mx import Close, Reset, ScriptedMx, Silence, server_tls
 from tests.support.tls import issued_to, trust_file
 
@@ -139,6 +140,27 @@ async def test_the_next_via_is_tried_in_the_same_attempt(tmp_path: Path, how: st
             sent = await home.recipient(queue_id)
             assert (sent.status, sent.attempts, sent.remote_host) == (Status.SENT, 1, "mx.example.org")
             assert await home.events(queue_id) == ["accepted", "attempt", "attempt", "sent"]
+
+
+async def test_a_relay_at_the_address_of_a_dead_mail_server_is_tried(tmp_path: Path) -> None:
+    """One machine is both, and port 25 is closed on the way, as at most clouds."""
+    async with ScriptedMx() as relay, house(tmp_path, free_port(), timeouts=BRISK) as home:
+        home.names.zones["example.org"] = [(10, "mx.example.org", relay.address)]
+        route(home, None, at(relay))
+        for _ in range(2):
+            assert (await home.recipient(await once(home))).status is Status.SENT
+
+
+async def test_a_relay_at_the_address_of_a_server_that_can_not_take_a_mail_is_asked_itself(tmp_path: Path) -> None:
+    """The server offers no SMTPUTF8, the relay does."""
+    relay = ScriptedMx(extensions=("SMTPUTF8", "8BITMIME"))
+    async with ScriptedMx(extensions=()) as own, relay, house(tmp_path, own.port) as home:
+        assert own.address == relay.address
+        home.names.zones["example.org"] = [(10, "mx.example.org", own.address)]
+        route(home, None, at(relay))
+        await once(home)
+        sent = await home.recipient(await once(home, "jörg@example.org", utf8=True))
+        assert (sent.status, len(own.messages), len(relay.messages)) == (Status.SENT, 1, 1)
 
 
 async def test_a_domain_that_can_not_be_found_goes_by_the_relay_behind(tmp_path: Path) -> None:
@@ -350,6 +372,6 @@ async def test_a_source_that_is_not_there_is_temporary_and_no_fault_of_the_serve
         assert waits.status is Status.PENDING and waits.reply is not None and "192.0.2.5" in waits.reply.text
         (trouble,) = complaints(home)
         assert trouble.severity == "error" and "192.0.2.5" in trouble.what
-        assert home.hosts.dead(mx.address) is None
+        assert home.hosts.dead((mx.address, mx.port)) is None
         route(home, None)
         assert (await home.recipient(await once(home, "bob@example.org"))).status is Status.SENT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mta.delivery.sts import OCTETS_KEPT, PATIENCE, REST, PolicyStore
+from mta.delivery.sts import LOOKUP_REST, OCTETS_KEPT, PATIENCE, REST, PolicyStore
 from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.model.events import Encrypted, Fact, Trouble
@@ -35,18 +35,20 @@ def policy_file(*mx: str, mode: str = "enforce", max_age: float = WEEK) -> str:
 
 
 class Domain:
-    """What name servers and a web server say of every domain; `text` may be a `Fetched`. `delay` in seconds."""
+    """What name servers and a web server say of every domain; `text` may be a `Fetched`. `delay` of the web server and
+    `slowness` of the name servers in seconds."""
 
     def __init__(self) -> None:
         self.record: str | Lookup = "v=STSv1; id=1;"
         self.text: str | Fetched = policy_file()
-        self.delay = 0.0
+        self.delay = self.slowness = 0.0
         self.asked: list[str] = []
         self.fetched: list[str] = []
         self.at_once = self.most_at_once = 0
 
     async def texts(self, name: str) -> TextAnswer:
         self.asked.append(name)
+        await asyncio.sleep(self.slowness)
         if isinstance(self.record, Lookup):
             return TextAnswer(self.record)
         return TextAnswer(Lookup.FOUND, (self.record,))
@@ -110,6 +112,29 @@ def test_tls_06_a_policy_is_fetched_once_and_serves_all(tmp_path: Path):
         assert scene.domain.fetched == [DOMAIN]
 
     assert not play(tmp_path, story).facts
+
+
+def test_name_servers_that_are_slow_to_fail_delay_one_mail_a_minute(tmp_path: Path):
+    """A policy that is known is in force meanwhile; a failure that costs no time is no reason to miss one."""
+
+    async def story(scene: Scene, store: PolicyStore) -> None:
+        loop = asyncio.get_running_loop()
+        known = await store.of(DOMAIN)
+        scene.domain.record, scene.domain.slowness = Lookup.TROUBLE, 5.0
+        start = loop.time()
+        for _ in range(10):
+            assert await store.of(DOMAIN) == known
+            assert await store.of("other.example") is None
+        assert loop.time() - start == 10.0, "each domain once"
+        await asyncio.sleep(LOOKUP_REST)
+        scene.domain.slowness = 0.0
+        assert await store.of("third.example") is None
+        scene.domain.record = "v=STSv1; id=2;"
+        for domain in (DOMAIN, "other.example", "third.example"):
+            assert await store.of(domain) is not None
+        assert len(scene.domain.fetched) == 4
+
+    play(tmp_path, story)
 
 
 def test_tls_06_without_a_record_no_web_server_is_asked(tmp_path: Path):

@@ -174,6 +174,17 @@ def test_a_cut_answer_is_asked_for_over_tcp() -> None:
     run_virtual(scenario())
 
 
+def test_an_answer_that_is_larger_than_any_is_trouble() -> None:
+    """Reading it would keep the others waiting."""
+
+    async def scenario() -> None:
+        async with serving({("e.test", "MX"): [f"10 mx{i}.{'x' * 60}.test." for i in range(1500)]}) as (_, resolver):
+            answer = await resolver.mail_exchangers("e.test")
+            assert answer.lookup is Lookup.TROUBLE and "octets" in answer.detail
+
+    run_virtual(scenario())
+
+
 def test_packets_that_do_not_answer_the_question_are_passed_over() -> None:
     async def scenario() -> None:
         errors: list[dict[str, Any]] = []

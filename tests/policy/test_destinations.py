@@ -74,3 +74,13 @@ def test_the_first_table_that_matches_holds(patterns: list[str], destination: st
         if it in ("*", destination) or (it.startswith("*.") and destination.endswith(it[1:]))
     ]
     assert Destinations(tables).rule(destination).max_sessions == min(fitting, default=None)
+
+
+def test_a_hop_is_that_of_its_own_relay_whatever_users_are_called() -> None:
+    """A user's name is any text, and may look like the rest of another hop."""
+    relay = Relay("relay.example.net", 587, "mta")
+    other = Relay("other.example.net", 25, f"{relay.login} from mta")
+    tables = Destinations((), (RouteRule(("a.test",), (relay,)), RouteRule(("b.test",), (other, None), ("192.0.2.5",))))
+    for destination, via in (("a.test", relay), ("b.test", other)):
+        hop = tables.route(destination).hop(via, TlsLevel.MAY)
+        assert tables.group(hop) == tables.group(destination) == str(via)

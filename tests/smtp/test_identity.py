@@ -1,13 +1,16 @@
 """A server's chain against names and DANE records: TLS-04, RFC 7671 section 5, RFC 7672 section 3, RFC 9525 section 6.3."""
 
+import time
+
 import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from mta.model.tls import OPPORTUNISTIC, Tlsa, TlsDemand, TlsPolicy, TlsResult
 from mta.smtp.identity import Unproven, key_of, verify
-from tests.support.certificates import chain, issued, tlsa
+from tests.support.certificates import LONG_AGO, chain, issued, tlsa
 
 HOST = "mx.example.test"
 KINDS = [(selector, matching) for selector in (0, 1) for matching in (0, 1, 2)]
@@ -174,3 +177,55 @@ def test_the_common_name_is_no_name() -> None:
 def test_where_nothing_is_asked_nothing_is_looked_at() -> None:
     assert verify(OPPORTUNISTIC, []) == ""
     assert unproven(TlsDemand(names=(HOST,)), []) is TlsResult.CERTIFICATE_NOT_TRUSTED
+
+
+# ---------------------------------------------------------------- hostile servers
+def looping(intermediates: int) -> list[bytes]:
+    """A leaf below authorities that all have signed each other, and one that has nothing to do with them."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    loop = [_certificate("N", "N", key, number) for number in range(1, intermediates + 1)]
+    return [_certificate(HOST, "N", key, 100), *loop, *chain(issued(ROOT, HOST), ROOT)[1:]]
+
+
+def _certificate(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey, number: int) -> bytes:
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, it)]) for it in (subject, issuer)]
+    is_leaf = subject != issuer
+    made = (
+        x509.CertificateBuilder(names[1], names[0], key.public_key(), number, LONG_AGO, LONG_AGO.replace(year=2090))
+        .add_extension(x509.BasicConstraints(ca=not is_leaf, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.DER)
+
+
+def test_a_chain_with_no_end_of_ways_is_not_gone_through() -> None:
+    """Each of 7 may be followed by each, up to the longest chain that is looked at: that would be hours."""
+    sent = looping(7)
+    assert unproven(dane(tlsa(2, 0, 1, sent[-1]), names=(HOST, "example.test")), sent) is TlsResult.VALIDATION_FAILURE
+
+
+def test_as_many_authorities_as_an_answer_holds_cost_what_one_does() -> None:
+    sent, names = looping(7), (HOST, "example.test", "other.test")
+    many = [tlsa(2, 0, 0, chain(issued(trustme.CA(), HOST), trustme.CA())[1]) for _ in range(100)]
+
+    def spent(*records: Tlsa) -> float:
+        start = time.process_time()
+        assert unproven(dane(*records, names=names), sent) is TlsResult.VALIDATION_FAILURE
+        return time.process_time() - start
+
+    assert spent(*many) < 10 * spent(many[0])
+
+
+def test_thousands_of_records_cost_one_digest() -> None:
+    """64 KiB of records, of a certificate of 90 KB."""
+    sent = [b"\x30" * 90_000]
+    start = time.process_time()
+    assert unproven(dane(*(Tlsa(3, 0, 2, number.to_bytes(64)) for number in range(800))), sent)
+    assert time.process_time() - start < 0.05
+
+
+def test_an_authority_that_can_not_be_read_does_not_spoil_the_others() -> None:
+    sent = chain(issued(ROOT, HOST), ROOT)
+    assert verify(dane(Tlsa(2, 0, 0, b"no certificate"), tlsa(2, 1, 1, sent[1])), sent) == "dane"
+    assert verify(dane(Tlsa(2, 0, 0, b"no certificate"), tlsa(2, 0, 0, sent[1])), sent[:1]) == "dane"
