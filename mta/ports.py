@@ -386,19 +386,27 @@ class Sessions(Protocol):
 
 
 # ---------------------------------------------------------------- between the scheduler and a delivery
+class Crowded(Struct, frozen=True):
+    """A server refused a connection of `hop` (as in `Sessions`) as one too many beside `others`, at least one, that were
+    open; `reply` is what it said."""
+
+    hop: str
+    others: int
+    reply: str
+
+
 class DeliveryOutcome(Struct, frozen=True):
     """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
     befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long. `contents`:
-    how often content was sent. `crowded`: how many connections were open beside one that a server refused as one too
-    many, 0 where none did; `refusal` is what it said."""
+    how often content was sent. `hop` is where it was tried last, "" where the destination's mail usually goes."""
 
     idle: bool = False
     trouble: Verdict | None = None
     mail_class: MailClass = MailClass.NORMAL
     rest: float | None = None
     contents: int = 1
-    crowded: int = 0
-    refusal: str = ""
+    hop: str = ""
+    crowded: Crowded | None = None
 
 
 class Deliver(Protocol):

@@ -220,8 +220,8 @@ class Scheduler:
     def _end(self, turn: Turn, outcome: DeliveryOutcome | None) -> None:
         """Counts it out."""
         now = self._time()
-        if outcome is not None and outcome.crowded:
-            self._agenda.crowded(turn.destination, outcome.crowded, outcome.refusal, now)
+        if outcome is not None and outcome.crowded is not None:
+            self._shares.crowded(outcome.crowded)
         if outcome is None:
             self._agenda.news(turn.destination, turn.mail_class, now)
         elif outcome.trouble is not None:
@@ -229,7 +229,7 @@ class Scheduler:
         elif outcome.idle:
             self._agenda.no_more(turn, now)
         else:
-            self._agenda.progress(turn.destination, now)
+            self._agenda.progress(turn.destination, now, outcome.hop)
         self._agenda.end(turn, now, _contents(outcome))
         self._agenda.forget(turn.destination)
 
@@ -240,7 +240,7 @@ class Scheduler:
         rest = outcome.rest
         if rest is None:
             rest = schedule.rest(policy, it.standing.failures + 1, self._chance.random())
-        self._agenda.trouble(destination, self._time(), rest)
+        self._agenda.trouble(destination, self._time(), rest, outcome.hop)
         self._wake()
 
     def _rests(self, destination: str) -> bool:

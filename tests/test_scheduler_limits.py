@@ -16,7 +16,7 @@ from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteR
 from mta.policy.lanes import LaneRules
 from mta.policy.rates import Rate
 from mta.policy.schedule import RetryPolicy
-from mta.ports import DeliveryOutcome
+from mta.ports import Crowded, DeliveryOutcome
 from mta.spool.base import Memory
 from tests.support.virtual import until
 from tests.test_scheduler import World, play
@@ -36,8 +36,8 @@ class Plain(Wide):
 
 @dataclass
 class Limiting(Plain):
-    """Servers that refuse the session that is one too many for `bears` of a destination, at once; such mail is due again
-    after ten seconds."""
+    """The destinations' own servers; they refuse the session that is one too many for `bears` of a destination, at once.
+    Such mail is due again after ten seconds."""
 
     bears: dict[str, int] = field(default_factory=dict)
     refused: list[tuple[float, str]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Limiting(Plain):
         waiting = self.waiting.get((destination, mail_class), [])
         others = self.active.get(destination, 0)
         if destination not in self.bears or others < self.bears[destination] or not waiting:
-            return await super().deliver(destination, mail_class, claimed)
+            return structs.replace(await super().deliver(destination, mail_class, claimed), hop=destination)
         if waiting[0] > self.clock.now():
             return DeliveryOutcome(idle=True)
         waiting.pop(0)
@@ -56,9 +56,8 @@ class Limiting(Plain):
         self.refused.append((self._since_start(), destination))
         await asyncio.sleep(0.01)
         self.submit(destination, delay=10, mail_class=mail_class)
-        return DeliveryOutcome(
-            trouble=CROWDED, mail_class=mail_class, contents=0, crowded=others, refusal=str(TOO_MANY)
-        )
+        crowded = Crowded(destination, others, str(TOO_MANY)) if others else None
+        return DeliveryOutcome(trouble=CROWDED, mail_class=mail_class, contents=0, hop=destination, crowded=crowded)
 
 
 # ---------------------------------------------------------------- windows and ceilings
@@ -157,7 +156,8 @@ def test_a_server_that_refuses_all_of_a_crowd_is_soon_probed_by_one() -> None:
             if outcome.trouble is None:
                 return outcome
             self.beside = max(0, self.beside - 1)
-            return structs.replace(outcome, crowded=self.beside)
+            crowded = Crowded(destination, self.beside, str(TOO_MANY)) if self.beside else None
+            return structs.replace(outcome, crowded=crowded)
 
     play(lambda: Herd(bears={"few.test": 0}, policy=RetryPolicy(600, 2.0, 600, 0.0, 3600, 0, 0)), story)
 
@@ -173,6 +173,22 @@ def test_421_of_a_server_that_is_down_teaches_nothing() -> None:
     world = play(lambda: Limiting(bears={"away.test": 0}), story)
     assert not world.kept
     assert len(world.refused) < 40, "it rested"
+
+
+def test_what_a_domain_s_own_servers_bear_is_no_limit_of_the_relay_before_them() -> None:
+    """`via = ["smtp://relay.test", "mx"]`, and the relay is down."""
+    tables = rules(routes=(RouteRule(("*",), (Relay("relay.test", 587), None)),))
+
+    async def story(world: World) -> None:
+        world.submit("wide.test", 300)
+        world.submit("few.test", 60)
+        await until(lambda: len(world.refused) > 0, 5)
+        await asyncio.sleep(3)
+        standing = world.scheduler.standings()["wide.test"]
+        assert (standing.group, standing.cap, standing.learned) == ("smtp://relay.test:587", 20, "")
+
+    world = play(lambda: Limiting(bears={"few.test": 2}, tables=tables), story)
+    assert [name for _, name in world.kept] == ["few.test"]
 
 
 def test_one_session_that_fails_beside_others_is_no_rest() -> None:

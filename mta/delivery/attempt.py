@@ -75,9 +75,9 @@ class Attempt:
     contents: int = 0
     """How often content was sent."""
     crowd: Crowd = field(default_factory=Crowd)
+    hop: str = ""
+    """What the latest session belongs to in `means.sessions`."""
     _session: Session | None = None
-    _hop: str = ""
-    """What the session at work belongs to in `means.sessions`."""
     _kept: tuple[Session, bool] | None = None
     _later: bool = False
     _required: bool = False
@@ -91,7 +91,7 @@ class Attempt:
         finally:
             if self._session is not None:  # an exception or a cancellation: nothing is known of its state
                 self._session.abort()
-                self.means.sessions.dismiss(self._hop, self._session)
+                self.means.sessions.dismiss(self.hop, self._session)
 
     async def _run(self) -> None:
         hop = self.means.router.hop(self.claim.destination)
@@ -133,7 +133,7 @@ class Attempt:
     async def _with_session_at_hand(self, hop: str) -> bool:
         """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
         said. One that others opened is not for mail with needs of its own."""
-        self._hop = hop
+        self.hop = hop
         session = self.means.sessions.take(hop) if self._needs == NO_NEEDS else None
         if session is None:
             return False
@@ -200,13 +200,13 @@ class Attempt:
     async def _open(self, candidate: Candidate, changes: set[Change]) -> Session | Verdict:
         """A session, or the verdict on this host; a deadline that comes first is not waited out with it."""
         by = self.claim.deliver_by
-        self._hop = self._hop_of(candidate)
+        self.hop = self._hop_of(candidate)
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
                 destination, opener = self.claim.destination, self.means.opener
                 plan = await opener.plan(destination, candidate, self._needs)
                 self._required = plan.demand.required
-                return await opener.open(destination, self._hop, candidate, changes, plan, self._needs)
+                return await opener.open(destination, self.hop, candidate, changes, plan, self._needs)
         except TimeoutError:
             reply = finding("4.4.7", "the deadline came before the server was ready")
             return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
@@ -252,7 +252,7 @@ class Attempt:
         if session.usable and result.host is None and result.change is None:
             self._kept = session, result.open_transaction
         else:
-            self.means.sessions.dismiss(self._hop, session)
+            self.means.sessions.dismiss(self.hop, session)
         self._session = None
 
     async def part(self) -> None:
@@ -262,11 +262,11 @@ class Attempt:
             return
         (session, is_open), self._kept = self._kept, None
         if self._needs.lifts:  # what it was opened under is less than other mail may need
-            self.means.sessions.dismiss(self._hop, session)
+            self.means.sessions.dismiss(self.hop, session)
         elif not is_open or await self._reset(session):
-            self.means.sessions.give(self._hop, session)
+            self.means.sessions.give(self.hop, session)
         else:
-            self.means.sessions.dismiss(self._hop, session)
+            self.means.sessions.dismiss(self.hop, session)
 
     @staticmethod
     async def _reset(session: Session) -> bool:
@@ -284,9 +284,9 @@ class Attempt:
         """`session`: the one it was said on, where it had begun."""
 
         def others() -> int:
-            return self.means.sessions.open(self._hop) - (self._session is not None)
+            return self.means.sessions.open(self.hop) - (self._session is not None)
 
-        self.crowd.look(verdict, others, fresh=session is None or session.transactions <= 1)
+        self.crowd.look(self.hop, verdict, others, fresh=session is None or session.transactions <= 1)
 
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         doubtful = self.claim.recipients[0].remote_address
@@ -311,7 +311,7 @@ class Attempt:
             recipients,
             *asked,
             frozenset(changes),
-            self._hop != self.claim.destination,
+            self.hop != self.claim.destination,
             lambda accepted: self.mark(accepted, session, letter.signed),
         )
         result = await transaction.run()

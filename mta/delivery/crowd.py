@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mta.model.outcome import Verdict
 from mta.policy.crowding import crowded
+from mta.ports import Crowded
 
 WAIT = 10.0
 """Seconds after which mail that found a crowd is tried again at the latest; the sessions before it end sooner or later."""
@@ -15,16 +16,15 @@ WAIT = 10.0
 
 @dataclass(slots=True)
 class Crowd:
-    """`others`: how many connections were open beside the refused one; `refusal`: what was said."""
+    """`refusal`: the last one, None without any."""
 
-    others: int = 0
-    refusal: str = ""
+    refusal: Crowded | None = None
 
-    def look(self, verdict: Verdict, others: Callable[[], int], *, fresh: bool = True) -> None:
+    def look(self, hop: str, verdict: Verdict, others: Callable[[], int], *, fresh: bool = True) -> None:
         """`others` are counted where it matters; `fresh`: the session had carried nothing before."""
         if crowded(verdict, fresh=fresh) and (count := others()) > 0:
-            self.others, self.refusal = count, str(verdict.reply)
+            self.refusal = Crowded(hop, count, str(verdict.reply))
 
     def met(self, verdict: Verdict) -> bool:
         """Whether `verdict` is such a refusal."""
-        return bool(self.others) and crowded(verdict)
+        return self.refusal is not None and crowded(verdict)

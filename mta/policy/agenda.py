@@ -140,34 +140,29 @@ class Agenda:
         return it is None or not (it.due[turn.mail_class] or it.running[turn.mail_class])
 
     # ------------------------------------------------ how destinations stand
-    def progress(self, destination: str, now: float) -> None:
-        """A session got through to the destination, whatever it said of the recipients."""
+    def progress(self, destination: str, now: float, hop: str = "") -> None:
+        """A session got through to the destination, whatever it said of the recipients; one of `hop` (as in `Sessions`)."""
         it = self._known(destination, now)
         wanted = any(it.group.waiting)
-        learned = self._shares.ceilings.got_through(it.group.name, now, wanted=wanted)
+        learned = self._shares.ceilings.got_through(self._name(it, hop), now, wanted=wanted)
         before = it.standing, it.site.window
         it.standing = WELL
         it.site.window = concurrency.wider(it.site.window, self._cap(it.group), wanted=wanted)
         if learned or before != (it.standing, it.site.window):
             self._line_up(destination, now)
 
-    def crowded(self, destination: str, others: int, reply: str, now: float) -> None:
-        """A server refused a session as one too many beside `others`, which may do well; at other servers, perhaps, where
-        those that share are no one site: then it is nobody else's limit."""
-        group = self._known(destination, now).group
-        if group.site is not None:
-            self._shares.ceilings.refused(group.name, others, reply)
-
-    def trouble(self, destination: str, now: float, rest: float) -> None:
-        """The destination as a whole could not be used: one session less, and a rest if nobody gets through."""
+    def trouble(self, destination: str, now: float, rest: float, hop: str = "") -> None:
+        """The destination as a whole could not be used, at `hop` last: one session less, and a rest if nobody gets
+        through."""
         it = self._known(destination, now)
-        if self._shares.ceilings.suspects(it.group.name) and not it.standing.failures:
+        names = {it.group.name, self._name(it, hop)}
+        if any(map(self._shares.ceilings.suspects, names)) and not it.standing.failures:
             rest = min(rest, CROWD_REST)  # all that came at once were too many: one alone may not be
         before, it.standing = it.standing, concurrency.after_trouble(it.standing, sum(it.running), now, rest)
         it.site.window = concurrency.narrower(it.site.window)
         if it.standing.failures and it.site.running <= sum(it.running):  # nobody else is at these servers
             it.site.window = PROBE
-            self._shares.ceilings.was_down(it.group.name)
+            self._were_down(names)
         heapq.heappush(self._rests, (it.standing.urgent_until, destination))
         if it.standing.rests_until != before.rests_until:
             heapq.heappush(self._rests, (it.standing.rests_until, destination))
@@ -220,6 +215,7 @@ class Agenda:
 
     def _drop(self, destination: str) -> None:
         it = self.destinations.pop(destination)
+        self._were_down({destination})  # its own servers, where a relay comes before them
         for line in it.group.lines:
             line.pop(destination, None)
         self._leave(it.group)
@@ -228,9 +224,13 @@ class Agenda:
         group.members -= 1
         if not group.members:
             del self.groups[group.name]
-            self._shares.ceilings.was_down(group.name)
+            self._were_down({group.name})
             for line in self._lines:
                 line.pop(group.name, None)
+
+    def _were_down(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._shares.ceilings.was_down(name)
 
     # ------------------------------------------------ who shares with whom
     def cap(self, destination: str) -> Cap:
@@ -243,6 +243,10 @@ class Agenda:
         group = self.destinations[destination].group
         at = self.allowances.next_at(group.name, now) if any(group.waiting) else None
         return max(0.0, at - now) if at is not None else None
+
+    def _name(self, it: Destination, hop: str) -> str:
+        """Under which it is learned how many sessions `hop` bears."""
+        return self._shares.name(hop, directly=True) if hop else it.group.name
 
     def _known(self, destination: str, now: float) -> Destination:
         it = self.destinations.get(destination)

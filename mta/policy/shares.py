@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from mta.policy.ceilings import Ceilings
 from mta.policy.destinations import Destinations, Limits
-from mta.ports import Share
+from mta.ports import Crowded, Share
 
 ROUTED_LIMIT = 10_000
 NAMES_LIMIT = 1000
@@ -42,9 +42,10 @@ class Shares:
     def reconfigure(self, destinations: Destinations, sessions: int) -> None:
         self._destinations, self._sessions = destinations, sessions
 
-    def name(self, destination: str) -> str:
-        """What all that share limits with `destination` are known by; `destination` may be the name of a relay."""
-        return self._destinations.group(destination, self._servers.get(destination, ""))
+    def name(self, destination: str, *, directly: bool = False) -> str:
+        """What all that share limits with `destination` are known by; `destination` may be the name of a relay. `directly`:
+        at its own servers, though a relay may come before them in its route."""
+        return self._destinations.group(destination, self._servers.get(destination, ""), directly=directly)
 
     def limits(self, destination: str) -> Limits:
         return self._destinations.limits(destination)
@@ -74,9 +75,14 @@ class Shares:
     def share(self, hop: str) -> Share:
         """What the pool of sessions is to keep to. At the servers of a domain these are the domain's own limits, though a
         relay may come before them in its route."""
-        name = self._destinations.group(hop, self._servers.get(hop, ""), directly=True)
-        limits = self._destinations.limits(hop, directly=True)
+        name, limits = self.name(hop, directly=True), self._destinations.limits(hop, directly=True)
         return Share(name, self.most(name, limits), limits.messages)
+
+    def crowded(self, it: Crowded) -> None:
+        """Which may teach how many sessions those bear that share with the hop; where these are no one site, it is nobody
+        else's limit."""
+        if self._destinations.limits(it.hop, directly=True).one_site:
+            self.ceilings.refused(self.name(it.hop, directly=True), it.others, it.reply)
 
 
 def _name_of(servers: Iterable[str]) -> str:

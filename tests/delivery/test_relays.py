@@ -13,7 +13,7 @@ from mta.model.events import Trouble
 from mta.model.lifecycle import Status
 from mta.model.tls import TlsLevel
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
-from mta.ports import AddressAnswer, Lookup, MxAnswer
+from mta.ports import AddressAnswer, Crowded, Lookup, MxAnswer
 from tests.delivery.house import BRISK, House, house
 from tests.support.daemon import free_port
 from tests.support.mx import Close, Reset, ScriptedMx, Silence, server_tls
@@ -200,6 +200,33 @@ async def test_what_a_relay_says_of_the_mail_is_final(tmp_path: Path, script: di
         failed = await home.recipient(await once(home))
         assert failed.status is Status.FAILED and failed.reply is not None and failed.reply.code == code
         assert not other.connections
+
+
+TOO_MANY = "421 4.7.0 too many connections"
+
+
+async def test_a_crowd_at_the_domains_own_server_is_not_told_of_the_relay_before_it(tmp_path: Path) -> None:
+    async with ScriptedMx({"BANNER": "421 4.3.2 no"}) as relay, ScriptedMx(host="127.0.0.2") as own:
+        async with house(tmp_path, own.port) as home:
+            own.script["BANNER"] = ["220 own ESMTP", TOO_MANY]
+            home.names.zones["example.org"] = [(10, "mx.example.org", own.address)]
+            route(home, at(relay), None)
+            await once(home)
+            await home.submit("bob@example.org", tls_optional=True)  # not for a session that is open already
+            outcome = await home.deliver()
+            assert (outcome.hop, outcome.crowded) == ("example.org", Crowded("example.org", 1, TOO_MANY))
+
+
+async def test_a_crowd_at_a_relay_is_told_of_it_where_its_mail_goes_on_by_another_way(tmp_path: Path) -> None:
+    async with ScriptedMx() as relay, ScriptedMx(host="127.0.0.2") as own, house(tmp_path, own.port) as home:
+        relay.script["BANNER"] = ["220 relay ESMTP", TOO_MANY]
+        home.names.zones["example.org"] = [(10, "mx.example.org", own.address)]
+        route(home, at(relay), None)
+        await once(home)
+        await home.submit("bob@example.org", tls_optional=True)
+        outcome = await home.deliver()
+        assert outcome.trouble is None and outcome.hop == "example.org"
+        assert outcome.crowded == Crowded(home.router.hop("example.org"), 1, TOO_MANY)
 
 
 # ---------------------------------------------------------------- whose session

@@ -11,6 +11,7 @@ from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteR
 from mta.policy.lanes import LaneRules, reserve
 from mta.policy.rates import Rate
 from mta.policy.shares import Shares
+from mta.ports import Crowded
 
 URGENT, NORMAL, BULK = MailClass
 DEFAULTS = LaneRules()
@@ -206,7 +207,7 @@ def test_no_cap_and_no_rate_is_passed_whatever_happens_and_whoever_shares(seed: 
             turn = running.pop(chance.randrange(len(running)))
             other = sum(turn.group.running) - 1
             if chance.random() < 0.2 and other:
-                one.crowded(turn.destination, other, "421", now)
+                shares.crowded(Crowded(turn.destination, other, "421"))
             if chance.random() < 0.5:
                 one.trouble(turn.destination, now, 30)
             else:
@@ -242,10 +243,11 @@ def test_no_cap_and_no_rate_is_passed_whatever_happens_and_whoever_shares(seed: 
 
 def test_one_server_that_has_too_many_is_no_limit_for_all_that_share_a_table() -> None:
     tables = Destinations((DestinationRule(("*",), max_sessions=50, shared=True),))
-    one = Agenda(Caps(100, DEFAULTS), Shares(tables))
+    shares = Shares(tables)
+    one = Agenda(Caps(100, DEFAULTS), shares)
     for name in ("a.test", "b.test"):
         one.news(name, NORMAL, 0.0)
     begun(one)
-    one.crowded("a.test", 1, "421 too many connections", 0.0)
+    shares.crowded(Crowded("a.test", 1, "421 too many connections"))
     one.progress("b.test", 0.0)
     assert one.cap("b.test").sessions == 50
