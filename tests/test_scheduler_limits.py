@@ -61,19 +61,63 @@ class Limiting(Plain):
 
 
 # ---------------------------------------------------------------- windows and ceilings
-def test_the_sessions_of_a_destination_grow_one_by_one_up_to_the_cap() -> None:
-    """RTY-05: no leap to what it may not bear."""
+async def seen(world: World, name: str, seconds: int) -> list[int]:
+    """The sessions there in the midst of each second; every message takes one."""
+    found = []
+    await asyncio.sleep(0.5)
+    for _ in range(seconds):
+        found.append(world.active[name])
+        await asyncio.sleep(1)
+    return found
+
+
+def test_the_sessions_of_a_destination_double_with_each_round_up_to_the_cap() -> None:
+    """RTY-05."""
 
     async def story(world: World) -> None:
-        world.submit("a.test", 4000)
-        seen = []
-        for _ in range(300):
-            await asyncio.sleep(0.1)
-            seen.append(world.active["a.test"])
-        assert seen[0] <= 5 and max(seen) == 20
-        assert max(b - a for a, b in pairwise(seen)) <= 2
+        world.submit("a.test", 400)
+        assert await seen(world, "a.test", 5) == [5, 10, 20, 20, 20]
 
-    play(Plain, story)
+    play(lambda: Plain(seconds=1.0), story)
+
+
+def test_a_destination_begins_with_what_its_table_says() -> None:
+    tables = rules(DestinationRule(("a.test",), first_sessions=15), DestinationRule(("b.test",), first_sessions=2))
+
+    async def story(world: World) -> None:
+        world.submit("a.test", 400)
+        world.submit("b.test", 400)
+        a, b = await asyncio.gather(seen(world, "a.test", 3), seen(world, "b.test", 5))
+        assert (a, b) == ([15, 20, 20], [2, 4, 8, 16, 20])
+
+    play(lambda: Plain(seconds=1.0, tables=tables, max_sessions=100), story)
+
+
+def test_after_the_first_trouble_they_grow_by_one_for_each_round() -> None:
+    """Also far below what it had before."""
+
+    @dataclass
+    class Once(Plain):
+        """One of the sessions there fails in the third second."""
+
+        failed: bool = False
+
+        async def deliver(
+            self, destination: str, mail_class: MailClass, claimed: Callable[[float | None], None]
+        ) -> DeliveryOutcome:
+            outcome = await super().deliver(destination, mail_class, claimed)
+            if self.failed or outcome.idle or len(self.delivered) < 10:
+                return outcome
+            self.failed = True
+            return DeliveryOutcome(trouble=CROWDED, mail_class=mail_class)
+
+    async def story(world: World) -> None:
+        world.submit("a.test", 400)
+        found = await seen(world, "a.test", 8)
+        assert found[:2] == [5, 10] and 10 < found[2] < 20
+        assert all(b - a <= 1 for a, b in pairwise(found[2:])) and found[-1] > found[2]
+
+    play(lambda: Once(seconds=1.0), story)
 
 
 def test_421_is_learned_kept_and_heeded_and_all_mail_arrives() -> None:

@@ -135,13 +135,18 @@ def _destination_tables(config: Config) -> Iterator[Problem]:
     for number, table in enumerate(config.destination, 1):
         if table.burst is not None and table.rate is None:
             yield Problem("destination", f"burst says nothing without rate, in the table number {number}")
+        first, most = table.first_sessions, table.max_sessions
+        if first is not None and most is not None and first > most:
+            yield Problem(
+                "destination", f"first_sessions is above max_sessions ({first} > {most}), in the table number {number}"
+            )
 
 
 def _limits_in_vain(config: Config) -> Iterator[Problem]:
     """What goes by a relay has the relay's limits."""
     routes = [(route.match, route.via[0]) for route in config.route]
     for number, table in enumerate(config.destination, 1):
-        keys = sorted({"max_sessions", "messages_per_session", "rate"} & table.model_fields_set)
+        keys = sorted({"first_sessions", "max_sessions", "messages_per_session", "rate"} & table.model_fields_set)
         for pattern in table.match if keys else ():
             name = f"a{pattern[1:]}" if pattern.startswith("*.") else pattern
             relay = next((via for match, via in routes if pattern != "*" and matches(match, name)), None)

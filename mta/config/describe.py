@@ -15,6 +15,7 @@ _PLAIN = frozenset(
         "burst",
         "recipients_burst",
         "max_connections",
+        "first_sessions",
         "max_sessions",
         "max_sessions_per_destination",
         "messages_per_session",

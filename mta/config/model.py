@@ -268,6 +268,7 @@ class Destination(Table):
 
     match: Matches
     share: Sharing = False
+    first_sessions: Count | None = None
     max_sessions: Count | None = None
     messages_per_session: Count | None = None
     rate: Amount | None = None
@@ -285,6 +286,7 @@ class Destination(Table):
             TlsLevel(self.tls),
             shared=self.share is True,
             by_servers=self.share == "mx",
+            first_sessions=self.first_sessions,
         )
 
 

@@ -225,7 +225,9 @@ class Delivery:
         rules = ResultRules(self.settings.classes[claim.mail_class], doubts.rest_of(claim.in_doubt), doubts.alerts)
         chance = self._chance.random()  # one for all: what waits together goes in one transaction again
         results = [
-            result(rules, claim, it, conclusions[it.id], now, chance) for it in claim.recipients if it.id in conclusions
+            result(rules, claim, it, conclusions[it.id], now, chance)
+            for it in claim.recipients
+            if it.id in conclusions
         ]
         await self._record(claim, self._alarms.raised(claim, results, doubts.alerts, now), trials)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from mta.model.envelope import MailClass
 from mta.policy import concurrency, lanes
 from mta.policy.allowances import Allowances
-from mta.policy.concurrency import PROBE, WELL
+from mta.policy.concurrency import PROBE, WELL, Bounds
 from mta.policy.destinations import Limits
 from mta.policy.lanes import CLASSES, NO_TURNS, LaneRules, Order
 from mta.policy.places import Destination, Group, Site, Turn, empty_lines, zeros
@@ -147,7 +147,7 @@ class Agenda:
         learned = self._shares.ceilings.got_through(self._name(it, hop), now, wanted=wanted)
         before = it.standing, it.site.window
         it.standing = WELL
-        it.site.window = concurrency.wider(it.site.window, self._cap(it.group), wanted=wanted)
+        it.site.window = concurrency.wider(it.site.window, self._bounds(it.group), wanted=wanted)
         if learned or before != (it.standing, it.site.window):
             self._line_up(destination, now)
 
@@ -200,7 +200,7 @@ class Agenda:
     def forget(self, destination: str) -> None:
         """Forgets a destination where nothing is due and nothing is wrong."""
         it = self.destinations.get(destination)
-        if it and it.standing == WELL and not it.busy and it.site.window == concurrency.fresh(self._cap(it.group)):
+        if it and it.standing == WELL and not it.busy and it.site.window == concurrency.fresh(self._bounds(it.group)):
             self._drop(destination)
 
     def forget_idle(self, awaited: Callable[[str], bool], now: float) -> None:
@@ -266,7 +266,7 @@ class Agenda:
         return group
 
     def _fresh(self, group: Group) -> Site:
-        return Site(concurrency.fresh(self._cap(group)))
+        return Site(concurrency.fresh(self._bounds(group)))
 
     def _regroup(self, destination: str, now: float) -> None:
         """It may have been learned, or configured, meanwhile with whom it shares."""
@@ -287,12 +287,12 @@ class Agenda:
         group.allowance = self.allowances.of(group.name, limits.rate, now)
 
     # ------------------------------------------------ lines
-    def _cap(self, group: Group) -> int:
-        return self._shares.most(group.name, group.limits)
+    def _bounds(self, group: Group) -> Bounds:
+        return self._shares.bounds(group.name, group.limits)
 
     def _most(self, group: Group) -> int:
         """Sessions that may run there now."""
-        cap = self._cap(group)
+        cap = self._shares.most(group.name, group.limits)
         return cap if group.site is None else min(cap, group.site.window.allowed)
 
     def _order(self) -> Order:

@@ -1,12 +1,19 @@
 """How many sessions a destination gets, and when it rests (RFC 5321 section 4.5.4.1: bounded, unreachability remembered).
 
-The law, and why. A server's limits are not announced, so they are found by trying: a few sessions to begin with, one more
-when as many as there are have succeeded in a row (+1/n for each), one less with every failure, at once.
-- The step up is a whole cohort's proof, so twice as many sessions need twice as much of it: the load grows in a straight
-  line, and what is found is overstepped by one session, not by as many again. Up to `FIRST_SESSIONS` every success counts
-  one, as everybody is given these without any proof.
+The law, and why. A server's limits are not announced, so they are found by trying: a few sessions to begin with, more while
+they succeed, one less with every failure, at once.
+- While nothing is known each success adds a session, so that they double with each round, as TCP's slow start and Postfix's
+  default feedback have it: where an answer takes a second, it is two from 5 sessions to 20, not fifteen. A server that
+  bears k and refuses at once is overstepped by one round's growth, as many again: under the usual cap of 20, which Postfix
+  gives everybody, by 10 at most (by 15 where it says no later than it takes mail), and once. Each of them takes its own
+  session back, the mail of those refused as too many is tried again within seconds and does not count it, and what the
+  server bears is then kept (`policy.ceilings`). Who raises the cap has said that the servers bear more.
+- After the first trouble, and below a ceiling that was learned, something is known, and care costs little: one more when
+  as many as there are have succeeded in a row (+1/n for each). That is a whole cohort's proof: the load grows in a straight
+  line, and what is found is overstepped by one.
 - The step down is one failure's, and what was gathered for a step up is lost with it: the two thresholds lie a cohort apart,
   so chance failures don't make it swing. Where a part p of the sessions fails it settles near 1/p of them, whatever n is.
+- Up to those that it began with every success counts one, as everybody is given these without any proof.
 - Nothing grows that is not used: a window counts as proof only while mail waits for one more session.
 
 That finds a server that has too much. A destination that is down is another thing: nobody gets through. It rests, longer
@@ -23,40 +30,48 @@ from mta.model.envelope import MailClass
 from mta.policy.schedule import URGENT_REST
 
 FIRST_SESSIONS = 5
-"""What a destination begins with (Postfix's initial_destination_concurrency)."""
+"""What a destination begins with, where nothing else is said (Postfix's initial_destination_concurrency)."""
 _ROUNDING = 1e-9
 
 
 # ---------------------------------------------------------------- how many
 class Window(Struct, frozen=True):
-    """`allowed` sessions at once; `credit` is the part of one more that was earned."""
+    """`allowed` sessions at once; `careful`: there was trouble; `credit` is then the part of one more that was earned."""
 
     allowed: int
+    careful: bool = False
     credit: float = 0.0
 
 
-def fresh(cap: int) -> Window:
-    return Window(min(FIRST_SESSIONS, cap))
+class Bounds(Struct, frozen=True):
+    """`first` is what a destination begins with, `most` how many there may be; `learned`: a server has said so."""
+
+    first: int = FIRST_SESSIONS
+    most: int = 20
+    learned: bool = False
 
 
-def wider(window: Window, cap: int, *, wanted: bool) -> Window:
+def fresh(bounds: Bounds) -> Window:
+    return Window(min(bounds.first, bounds.most))
+
+
+def wider(window: Window, bounds: Bounds, *, wanted: bool) -> Window:
     """After a session that got through. `wanted`: more mail waits than there are sessions for."""
-    if window.allowed >= cap:
-        return window
-    if window.allowed < FIRST_SESSIONS:
-        return Window(window.allowed + 1)
-    if not wanted:
+    first = window.allowed < bounds.first
+    if window.allowed >= bounds.most or not (first or wanted):
         return window
     credit = window.credit + 1 / window.allowed
-    return Window(window.allowed + 1) if credit >= 1 - _ROUNDING else replace(window, credit=credit)
+    if first or not (window.careful or bounds.learned) or credit >= 1 - _ROUNDING:
+        return Window(window.allowed + 1, window.careful)
+    return replace(window, credit=credit)
 
 
 def narrower(window: Window) -> Window:
     """After one that did not."""
-    return Window(max(1, window.allowed - 1))
+    return Window(max(1, window.allowed - 1), careful=True)
 
 
-PROBE = Window(1)
+PROBE = Window(1, careful=True)
 """For a destination that was down."""
 
 

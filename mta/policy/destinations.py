@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from mta.model.tls import TlsLevel
+from mta.policy.concurrency import FIRST_SESSIONS
 from mta.policy.rates import Rate
 
 
@@ -46,6 +47,7 @@ class DestinationRule:
     tls: TlsLevel = TlsLevel.MAY
     shared: bool = False
     by_servers: bool = False
+    first_sessions: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,14 @@ class RouteRule:
 
 class Limits(Struct, frozen=True):
     """Of all that share them: `sessions` at once, `messages` of each session, messages in a time; None: not said.
-    `one_site`: they go to the same servers, so that what befalls one befalls all."""
+    `one_site`: they go to the same servers, so that what befalls one befalls all. `first` sessions are what a site begins
+    with."""
 
     sessions: int | None = None
     messages: int | None = None
     rate: Rate | None = None
     one_site: bool = True
+    first: int = FIRST_SESSIONS
 
 
 _DIRECTLY = RouteRule(())
@@ -127,7 +131,8 @@ class Destinations:
         relay = self._relay(destination, directly=directly)
         rule = self.rule(relay.host.lower() if relay else destination)
         one_site = relay is not None or not rule.shared
-        return Limits(rule.max_sessions, rule.messages_per_session, rule.rate, one_site)
+        first = rule.first_sessions or FIRST_SESSIONS
+        return Limits(rule.max_sessions, rule.messages_per_session, rule.rate, one_site, first)
 
     def by_servers(self, destination: str) -> bool:
         return self.rule(destination).by_servers and self._relay(destination) is None

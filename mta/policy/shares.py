@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from mta.policy.ceilings import Ceilings
+from mta.policy.concurrency import Bounds
 from mta.policy.destinations import Destinations, Limits
 from mta.ports import Crowded, Share
 
@@ -71,6 +72,10 @@ class Shares:
         own, ceiling = limits.sessions, self.ceilings.of(name)
         most = self._sessions if own is None else own
         return most if ceiling is None else min(most, ceiling.sessions)
+
+    def bounds(self, name: str, limits: Limits) -> Bounds:
+        """Between which the sessions of a site are found."""
+        return Bounds(limits.first, self.most(name, limits), self.ceilings.of(name) is not None)
 
     def share(self, hop: str) -> Share:
         """What the pool of sessions is to keep to. At the servers of a domain these are the domain's own limits, though a

@@ -19,6 +19,7 @@ TABLES = """
 [[destination]]
 match = ["example.com", "*.Example.com"]
 share = true
+first_sessions = 3
 max_sessions = 5
 messages_per_session = 20
 rate = "100/1m"
@@ -51,7 +52,8 @@ def read(folder: Path, text: str) -> Config:
 def test_the_tables_are_read(tmp_path: Path) -> None:
     config = read(tmp_path, TABLES)
     found = settings.destinations(config)
-    rule = DestinationRule(("example.com", "*.example.com"), 5, 20, Rate(100, 60.0, 10), TlsLevel.VERIFY, True)
+    rate = Rate(100, 60.0, 10)
+    rule = DestinationRule(("example.com", "*.example.com"), 5, 20, rate, TlsLevel.VERIFY, True, first_sessions=3)
     assert found.rules == (rule, DestinationRule(("*",)))
     vias = (Relay("relay.example.net", 465, "us@er", True), Relay("2001:db8::1", 26), None)
     assert found.routes == (RouteRule(("*",), vias, ("192.0.2.5", "2001:db8::5")),)
@@ -64,6 +66,7 @@ def test_the_tables_are_told_in_words(tmp_path: Path) -> None:
     found = dict(effective(read(tmp_path, TABLES)))
     assert found["destination[1].rate"] == "100 in 1 minute"
     assert found["destination[1].messages_per_session"] == "20"
+    assert found["destination[1].first_sessions"] == "3"
     assert found["route[1].via"] == (
         "smtps://relay.example.net:465, logged in there as us@er (inside TLS, with a certificate for relay.example.net), "
         "else smtp://[2001:db8::1]:26 (inside TLS if it has it), else the servers of its domain (mx)"
@@ -111,6 +114,8 @@ def test_who_shares_is_said_in_three_ways(tmp_path: Path, share: str, shared: bo
         ('[[destination]]\nmatch = "*"\nshare = "all"', 'expected true, false or "mx"'),
         ('[[destination]]\nmatch = "*"\nshare = 1', 'expected true, false or "mx"'),
         ('[[destination]]\nmatch = "*"\nburst = 5', "burst says nothing without rate"),
+        ('[[destination]]\nmatch = "*"\nfirst_sessions = 0', "expected 1 or more"),
+        ('[[destination]]\nmatch = "*"\nfirst_sessions = 6\nmax_sessions = 5', "is above max_sessions (6 > 5)"),
     ],
 )
 def test_a_mistake_in_limits_says_what_was_expected(tmp_path: Path, text: str, says: str) -> None:

@@ -1,4 +1,5 @@
-"""A destination that takes a second for each message, by at most 100 sessions: of the ideal 100 a second."""
+"""A destination that takes a second for each message, by at most 100 sessions, which both begin with: of the ideal 100 a
+second."""
 
 from tests.bench.peers import Peer, Setup, running
 from tests.bench.plan import Plan
@@ -10,13 +11,14 @@ from tests.support.daemon import free_port
 CAP, TRANSACTION = 100, 1.0
 MESSAGES = 1000
 GOAL = at_least(95)
-OURS = {"destination": [{"match": ["*"], "max_sessions": CAP}], "lanes": {"urgent_reserve": 0.0}}
+OURS = {"destination": [{"match": ["*"], "first_sessions": CAP, "max_sessions": CAP}], "lanes": {"urgent_reserve": 0.0}}
 """All sessions are for this mail, as they are with a peer that knows no classes."""
+POSTFIX = {"initial_destination_concurrency": str(CAP), "default_destination_concurrency_limit": str(CAP)}
 
 
 async def run(plan: Plan) -> list[Table]:
     messages = min(MESSAGES, plan.messages)
-    setup = Setup(free_port(), ours=OURS, postfix={"default_destination_concurrency_limit": str(CAP)})
+    setup = Setup(free_port(), ours=OURS, postfix=POSTFIX)
     async with OwnSink(setup.port) as sink, running(plan.peers[:2], plan.folder, setup) as peers:
         sink.take(TRANSACTION)
 
