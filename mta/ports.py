@@ -228,6 +228,11 @@ class Session(Protocol):
     @property
     def address(self) -> str: ...
     @property
+    def endpoint(self) -> tuple[str, int]:
+        """Its address and port."""
+        ...
+
+    @property
     def tls(self) -> str:
         """Protocol and cipher, "" in clear."""
         ...

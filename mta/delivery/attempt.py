@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mta.delivery.complaints import Complaints
 from mta.delivery.crowd import Crowd
-from mta.delivery.hosts import HostMemory
+from mta.delivery.hosts import Endpoint, HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.results import Conclusion, too_late
@@ -189,7 +189,7 @@ class Attempt:
             if isinstance(session, Verdict):
                 self._look_for_crowd(session)
                 self._tried(candidate.host, candidate.address, "", session)
-                if session.phase is Phase.EHLO_TLS and self._goes_clear(candidate.address, session, changes):
+                if session.phase is Phase.EHLO_TLS and self._goes_clear(candidate.endpoint, session, changes):
                     continue
                 return session
             self.means.hosts.absolve(candidate.endpoint)
@@ -226,15 +226,15 @@ class Attempt:
         self._look_for_crowd(result.host, session)
         self._tried(session.host, session.address, session.tls, result.host)
         young = session.tls and session.transactions == 1  # one that has carried mail only idled too long
-        return None if young and self._goes_clear(session.address, result.host, changes) else result.host
+        return None if young and self._goes_clear(session.endpoint, result.host, changes) else result.host
 
-    def _goes_clear(self, address: str, verdict: Verdict, changes: set[Change]) -> bool:
+    def _goes_clear(self, endpoint: Endpoint, verdict: Verdict, changes: set[Change]) -> bool:
         """A session that ended inside TLS before it was of use, and not for the first time: the same host again, in clear
         (RFC 7435 section 4.1)."""
         again = any(it.attempts for it in self.claim.recipients)
         if verdict.status != "4.4.2" or not again or self._required or Change.RECONNECT_CLEAR in changes:
             return False
-        self.means.hosts.remember_clear(address)
+        self.means.hosts.remember_clear(endpoint)
         changes.add(Change.RECONNECT_CLEAR)
         return True
 

@@ -37,11 +37,11 @@ class Dead:
 
 class HostMemory:
     """By address and port, not by name: names move, and where one port is closed another may be open (a relay's beside the
-    mail server's, where a provider blocks 25). That TLS fails is remembered by address."""
+    mail server's, where a provider blocks 25), or have a TLS that works."""
 
     def __init__(self) -> None:
         self._dead: OrderedDict[Endpoint, Dead] = OrderedDict()
-        self._clear: OrderedDict[str, float] = OrderedDict()
+        self._clear: OrderedDict[Endpoint, float] = OrderedDict()
 
     def dead(self, endpoint: Endpoint) -> Dead | None:
         """The memory of `endpoint`, while it is to be left alone."""
@@ -77,12 +77,12 @@ class HostMemory:
         """A person knows better: every host may be alive again. Each that is not costs one more timeout."""
         self._dead.clear()
 
-    def speaks_clear(self, address: str) -> bool:
+    def speaks_clear(self, endpoint: Endpoint) -> bool:
         """Whether its TLS failed lately."""
-        return self._now() < self._clear.get(address, 0.0)
+        return self._now() < self._clear.get(endpoint, 0.0)
 
-    def remember_clear(self, address: str) -> None:
-        _put(self._clear, address, self._now() + CLEAR_TEXT_MEMORY)
+    def remember_clear(self, endpoint: Endpoint) -> None:
+        _put(self._clear, endpoint, self._now() + CLEAR_TEXT_MEMORY)
 
     @staticmethod
     def _now() -> float:

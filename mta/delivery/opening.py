@@ -106,7 +106,7 @@ class Opener:
         if observation.tls is not None and ruling.action is Action.SAME:
             return Ruling(Action.SAME, Change.UNVERIFIED)
         if ruling.change in (Change.CLEAR, Change.RECONNECT_CLEAR):
-            self._hosts.remember_clear(session.address)
+            self._hosts.remember_clear(session.endpoint)
         if ruling.change is Change.CLEAR:
             return Ruling(Action.GO)
         if ruling.action is not Action.GO:
@@ -134,7 +134,7 @@ class Opener:
     def _is_to_be_clear(self, session: Session, changes: set[Change]) -> bool:
         if session.demand.required:
             return False
-        return Change.RECONNECT_CLEAR in changes or self._hosts.speaks_clear(session.address)
+        return Change.RECONNECT_CLEAR in changes or self._hosts.speaks_clear(session.endpoint)
 
     @staticmethod
     async def _log_in(session: Session, relay: Relay) -> Ruling:

@@ -2,8 +2,9 @@
 what their refusals mean (RFC 5321 section 5.1, RFC 4954, RFC 8314; field case B20).
 
 Rules: a relay is found by A and AAAA alone, at any address but our own listeners'; whatever is wrong with it, or with how
-we stand with it, is a person's mistake or a passing trouble and fails no mail. What it says of the mail itself is believed
-as any server's. A password is given inside TLS alone, to whoever can prove to be the relay.
+we stand with it, is a person's mistake or a passing trouble and fails no mail, but such as its sender wants to fail rather
+than go that way. What it says of the mail itself is believed as any server's. A password is given inside TLS alone, to
+whoever can prove to be the relay.
 """
 
 import ipaddress
@@ -99,10 +100,10 @@ def is_about_login(verdict: Verdict) -> bool:
 
 
 def softened(verdict: Verdict) -> Verdict:
-    """A host's refusal of us, on a route that has a relay. A verdict on the mail itself, from what the host offers, stays
-    what it is."""
-    own = verdict.phase is Phase.MAIL or verdict.disposition is not Disposition.PERMANENT
-    return verdict if own else structs.replace(verdict, disposition=Disposition.TRANSIENT)
+    """A host's refusal of us, on a route that has a relay: temporary. What we find ourselves, that this mail can't go by
+    what the host offers, stays what it is (REQUIRETLS without STARTTLS: RFC 8689 section 4.2.1 has it fail)."""
+    refuses = verdict.disposition is Disposition.PERMANENT and verdict.reply.code is not None
+    return structs.replace(verdict, disposition=Disposition.TRANSIENT) if refuses else verdict
 
 
 def _later(verdict: Verdict) -> Verdict:

@@ -42,7 +42,7 @@ class SmtpConnector:
             client.tcp.abort()
             return None, greeting
         name = self._hostname if "." in self._hostname else _literal(client.tcp) or self._hostname
-        session = SmtpSession(client, inbox, host, address, name, self._timeouts, self._contexts)
+        session = SmtpSession(client, inbox, host, (address, port), name, self._timeouts, self._contexts)
         if demand is not None and (proof := session.prove(demand)).seen is not Seen.REPLY:
             return None, proof
         return session, greeting

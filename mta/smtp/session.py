@@ -37,21 +37,22 @@ _GO_AHEAD = 354
 
 class SmtpSession:
     """A connection whose greeting was read (`ports.Session`). `host` is the name of the server, also in TLS where the demand
-    has no other; `address` where it was found; `hostname` is ours."""
+    has no other; `endpoint` where it was found; `hostname` is ours."""
 
     def __init__(
         self,
         client: Client,
         inbox: Inbox,
         host: str,
-        address: str,
+        endpoint: tuple[str, int],
         hostname: str,
         timeouts: Timeouts,
         contexts: Contexts,
     ) -> None:
         if client.tcp is None or client.dialogue is None:
             raise ValueError("a session needs a connected client")
-        self.host, self.address = host, address
+        self.host, self.endpoint = host, endpoint
+        self.address = endpoint[0]
         self.extensions: Mapping[str, str] = {}
         self.tls = self.verified = ""
         self.demand = OPPORTUNISTIC

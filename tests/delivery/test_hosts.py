@@ -63,6 +63,15 @@ def test_the_living_go_first_in_their_order():
     run_virtual(main())
 
 
+def test_an_address_may_be_spoken_to_in_clear_at_one_port_and_encrypted_at_another():
+    async def main() -> None:
+        memory = HostMemory()
+        memory.remember_clear(A)
+        assert memory.speaks_clear(A) and not memory.speaks_clear((A[0], 587))
+
+    run_virtual(main())
+
+
 def test_an_address_may_be_dead_at_one_port_and_alive_at_another():
     async def main() -> None:
         memory = HostMemory()

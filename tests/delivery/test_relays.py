@@ -151,6 +151,18 @@ async def test_a_relay_at_the_address_of_a_dead_mail_server_is_tried(tmp_path: P
             assert (await home.recipient(await once(home))).status is Status.SENT
 
 
+async def test_a_relay_at_the_address_of_a_server_whose_tls_fails_is_spoken_to_with_tls(tmp_path: Path) -> None:
+    """One machine is both; the server's TLS is broken, the relay's is not."""
+    async with ScriptedMx({"TLS": Close()}, tls=server_tls("mx")) as own, ScriptedMx(tls=server_tls("mx")) as relay:
+        async with house(tmp_path, own.port) as home:
+            home.names.zones["example.org"] = [(10, "mx.example.org", own.address)]
+            await once(home, "ann@example.org")
+            route(home, at(relay))
+            await once(home, "bob@other.test")
+            assert own.address == relay.address
+            assert [[it.tls for it in mx.messages] for mx in (own, relay)] == [[False], [True]]
+
+
 async def test_a_relay_at_the_address_of_a_server_that_can_not_take_a_mail_is_asked_itself(tmp_path: Path) -> None:
     """The server offers no SMTPUTF8, the relay does."""
     relay = ScriptedMx(extensions=("SMTPUTF8", "8BITMIME"))

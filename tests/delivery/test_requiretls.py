@@ -8,9 +8,10 @@ import trustme
 
 from mta.model.envelope import Kind
 from mta.model.lifecycle import Status
-from mta.model.tls import StsMode
+from mta.model.tls import StsMode, TlsLevel
+from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
 from tests.delivery.house import House, house
-from tests.delivery.test_security import Policies, connector, issued, leaves, one_mx, published, root
+from tests.delivery.test_security import HOST, Policies, connector, issued, leaves, one_mx, published, root
 from tests.support.certificates import context
 from tests.support.mx import EXTENSIONS, ScriptedMx
 
@@ -80,6 +81,31 @@ async def test_tls_09_where_every_server_lacks_it_the_mail_fails(tmp_path: Path)
         queue_id = await home.submit("ann@example.org", require_tls=True)
         assert await status_after(home, queue_id) == (Status.FAILED, "5.7.10")
         assert mx.messages == []
+
+
+@pytest.mark.parametrize(
+    ("extensions", "tls", "level", "status"),
+    [
+        (OFFERED, True, TlsLevel.MAY, None),
+        (("8BITMIME",), True, TlsLevel.MAY, "5.7.30"),
+        (OFFERED, False, TlsLevel.MAY, "5.7.10"),
+        (OFFERED, False, TlsLevel.VERIFY, "5.7.10"),
+        (OFFERED, True, TlsLevel.NONE, "5.7.10"),
+    ],
+)
+async def test_tls_09_a_relay_is_a_server_like_any_other(
+    tmp_path: Path, extensions: tuple[str, ...], tls: bool, level: TlsLevel, status: str | None
+) -> None:
+    """RFC 8689 section 4.2.1: what can't go on as its sender needs it fails. Other mail waits for the relay to be mended."""
+    async with server(None, *extensions) as relay, here(tmp_path, 25) as home:
+        relay.tls = relay.tls if tls else None
+        home.names.zones["elsewhere"] = [(0, HOST, relay.address)]
+        rule, by_relay = DestinationRule(("*",), tls=level), RouteRule(("*",), (Relay(HOST, relay.port),))
+        home.router.destinations = Destinations((rule,), (by_relay,))
+        queue_id = await home.submit("ann@example.org", require_tls=True)
+        found = await status_after(home, queue_id)
+        assert found == (Status.FAILED, status) if status else found[0] is Status.SENT
+        assert len(relay.messages) == (status is None)
 
 
 async def test_tls_09_nobody_vouches_for_the_server(tmp_path: Path):
