@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mta.policy.agenda import Agenda
 from mta.policy.allowances import Books
 from mta.policy.ceilings import DAY, Ceiling, Ceilings
-from mta.ports import Clock
+from mta.ports.system import Clock
 from mta.spool.base import Memory, Remembered, Spool
 
 PAGE = 1000

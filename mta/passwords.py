@@ -36,7 +36,7 @@ def _prepared(password: str) -> bytes:
 
 
 class Argon2Passwords:
-    """`ports.Passwords` by threads, which begin with the first password."""
+    """`ports.system.Passwords` by threads, which begin with the first password."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")

@@ -24,7 +24,8 @@ from mta.policy.places import Turn
 from mta.policy.schedule import RetryPolicy
 from mta.policy.shares import Shares
 from mta.policy.standings import DestinationStanding, standings
-from mta.ports import Clock, Deliver, DeliveryOutcome, Observer, Randomness
+from mta.ports.scheduling import Deliver, DeliveryOutcome
+from mta.ports.system import Clock, Observer, Randomness
 from mta.spool.base import Spool, SpoolError
 
 SPOOL_REST = 1.0

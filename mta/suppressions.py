@@ -15,7 +15,7 @@ from mta.model.lifecycle import Event
 from mta.policy.acceptance import Locals
 from mta.policy.destinations import Destinations
 from mta.policy.suppression import Cause, cause_of, is_no_such_user
-from mta.ports import Clock, Observer
+from mta.ports.system import Clock, Observer
 from mta.spool.base import Claim, Memory, RecipientResult, Remembered, Spool, SpoolError, SpoolRefusal
 
 KIND = Memory.SUPPRESSION

@@ -23,34 +23,40 @@ COMMON = "model ports doorbell policy spool.base"
 LAYERS = {
     # msgspec, here and below: values that are made for each message, at a tenth of what a frozen dataclass costs
     "model": ("", "idna msgspec"),  # a mailbox is known by its A-labels; the tables are data
-    "ports": ("model", "msgspec"),
+    "ports": ("", ""),
+    "ports.system": ("model", ""),
+    "ports.names": ("model", ""),
+    "ports.sts": ("model", ""),
+    "ports.smtp": ("model", "msgspec"),
+    "ports.scheduling": ("model", "msgspec"),
     "doorbell": ("model", "asyncio"),
     "unix_socket": ("", "os socket"),
     "passwords": ("", "argon2 asyncio"),
     "policy": ("model ports", "msgspec"),  # ports: the values that adapters and stages exchange (MxAnswer, Randomness)
-    "config": ("model policy ports", "pydantic"),  # policy, ports: the types of their parameters
+    "config": ("model policy ports.smtp", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", "msgspec"),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
     "dkim": ("", "cryptography"),
     "http": ("", "asyncio ssl"),
     "client_tls": ("", "ssl"),
-    "alerts": ("http model ports", "asyncio os signal ssl"),
-    "sts": ("client_tls http model policy ports", "asyncio ssl"),  # policy: which addresses a stranger may lead us to
-    "dns": ("model ports", "asyncio dns socket"),
-    "smtp": ("client_tls model ports", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
+    "alerts": ("http model ports.system", "asyncio os signal ssl"),
+    # policy: which addresses a stranger may lead us to
+    "sts": ("client_tls http model policy ports.names ports.sts", "asyncio ssl"),
+    "dns": ("model ports.names ports.system", "asyncio dns socket"),
+    "smtp": ("client_tls model ports.smtp", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
     "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
-    "listener": ("model ports policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
+    "listener": ("model ports.system policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
     "scheduler": ("ledger " + COMMON, "asyncio"),
     "ledger": (COMMON, ""),
     "delivery": (COMMON, "asyncio msgspec"),
     "reports": (COMMON, "asyncio"),
-    "control": ("model ports spool.base suppressions unix_socket", "asyncio msgspec os socket"),
+    "control": ("model ports.system spool.base suppressions unix_socket", "asyncio msgspec os socket"),
     "observe": ("model", "asyncio logging msgspec os select threading"),
     "app.runtime": ("alerts app config dns listener passwords smtp spool sts " + COMMON,
                     "asyncio random secrets socket time"),
     "app": ("alerts config control delivery dkim dns doctor listener observe reports scheduler smtp spool sts suppressions "
             "unix_socket " + COMMON, "asyncio logging os secrets signal socket ssl sys uvloop"),
-    "doctor": ("model ports policy", "asyncio"),  # each look has its time
+    "doctor": ("model ports.names ports.smtp policy", "asyncio"),  # each look has its time
     "demo": ("control model", "asyncio dns rich socket sys tempfile"),  # a program beside the daemon, not a part of it
     "sendmail": ("config control model policy", "os socket tempfile threading"),  # a client in a process of its own
     # model: text made safe; policy: what a header section is
@@ -131,6 +137,8 @@ def test_a_module_keeps_to_its_layer(module: str) -> None:
         ("mta.policy.x", "from datetime import datetime\ndatetime.now()"),
         ("mta.control.x", "import datetime\ndatetime.datetime.utcnow()"),
         ("mta.policy.x", "import pydantic"),
+        ("mta.dns.x", "from mta.ports.smtp import Session"),
+        ("mta.ports.names", "from mta.ports.smtp import Session"),
         ("mta.delivery.x", "import aiosmtplib"),
         ("mta.listener.x", "from mta.spool import sqlite"),
         ("mta.listener.x", "import mta.spool.sqlite"),

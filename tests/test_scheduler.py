@@ -13,7 +13,7 @@ from mta.model.reply import finding
 from mta.policy.destinations import Destinations
 from mta.policy.lanes import LaneRules
 from mta.policy.schedule import RetryPolicy
-from mta.ports import DeliveryOutcome
+from mta.ports.scheduling import DeliveryOutcome
 from mta.scheduler import Scheduler, SchedulerSettings
 from mta.spool.base import Memory, Remembered, SpoolError
 from tests.support.virtual import VirtualClock, run_virtual, until

@@ -12,7 +12,7 @@ import pytest
 from mta.model.envelope import MailClass
 from mta.policy.lanes import LaneRules
 from mta.policy.schedule import RetryPolicy
-from mta.ports import DeliveryOutcome
+from mta.ports.scheduling import DeliveryOutcome
 from tests.support.virtual import until
 from tests.test_scheduler import World, play
 

@@ -16,7 +16,7 @@ from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteR
 from mta.policy.lanes import LaneRules
 from mta.policy.rates import Rate
 from mta.policy.schedule import RetryPolicy
-from mta.ports import Crowded, DeliveryOutcome
+from mta.ports.scheduling import Crowded, DeliveryOutcome
 from mta.spool.base import Memory
 from tests.support.virtual import until
 from tests.test_scheduler import World, play

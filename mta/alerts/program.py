@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mta.ports import Called
+from mta.ports.system import Called
 
 TIME_LIMIT = 30.0
 """Seconds."""

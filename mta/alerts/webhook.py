@@ -10,7 +10,7 @@ import ssl
 from urllib.parse import SplitResult, urlsplit
 
 from mta.http import connection, read_status, request
-from mta.ports import Called
+from mta.ports.system import Called
 
 TIME_LIMIT = 30.0
 """Seconds."""

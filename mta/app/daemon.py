@@ -42,7 +42,7 @@ from mta.model.door import Door, Scheme
 from mta.model.events import Fact, Trouble
 from mta.observe.metrics import Metrics
 from mta.policy.shares import Shares
-from mta.ports import Observer
+from mta.ports.system import Observer
 from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.reports.tls import TlsReports

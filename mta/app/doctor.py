@@ -26,11 +26,11 @@ from mta.doctor.sender import (
 )
 from mta.doctor.way_out import WayOut
 from mta.model.tls import OPPORTUNISTIC, StsPolicy, TlsResult
+from mta.policy.candidates import Candidate
 from mta.policy.destinations import Relay
-from mta.policy.routing import Candidate
 from mta.policy.sts import NoPolicy, parse_policy, policy_id
 from mta.policy.tls import NO_NEEDS, Plan, at_relay
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 from mta.smtp.connector import SmtpConnector
 from mta.sts.fetch import PolicyServers
 
@@ -124,7 +124,7 @@ class Doctor:
         return await way.look(target, await router.candidates(target), plan)
 
     async def of(self, domain: str) -> StsPolicy | None:
-        """The policy as it is published now (`ports.StsPolicies`)."""
+        """The policy as it is published now (`ports.sts.StsPolicies`)."""
         answer = await self._resolver.texts(f"_mta-sts.{domain}")
         if not self._config.tls.mta_sts or not policy_id(answer.texts):
             return None

@@ -8,7 +8,7 @@ from mta.config.model import Config
 from mta.config.problems import Problem
 from mta.dns.resolver import DnsResolver
 from mta.dns.servers import system_servers
-from mta.ports import Lookup, MxAnswer, Resolver
+from mta.ports.names import Lookup, MxAnswer, Resolver
 
 PATIENCE = 3.0
 """Seconds for each question, at most."""

@@ -22,7 +22,10 @@ from mta.dns.resolver import DnsResolver
 from mta.doorbell import Doorbell
 from mta.listener.server import BACKLOG, Listen, ListeningServer, SessionFactory
 from mta.passwords import Argon2Passwords
-from mta.ports import Callers, Clock, Connector, Entropy, FetchPolicy, Passwords, Reachability, Resolver
+from mta.ports.names import Resolver
+from mta.ports.smtp import Connector
+from mta.ports.sts import FetchPolicy
+from mta.ports.system import Callers, Clock, Entropy, Passwords, Reachability
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
 from mta.spool.sqlite import open_sqlite

@@ -8,7 +8,7 @@ from mta.control.state import DestinationState, LimitState
 from mta.delivery.hosts import HostMemory
 from mta.observe.metrics import Metrics
 from mta.policy.standings import DestinationStanding
-from mta.ports import Clock
+from mta.ports.system import Clock
 from mta.scheduler import Scheduler
 
 

@@ -8,7 +8,7 @@ from mta.app.systemd import Notifier
 from mta.config.model import Spool as Retention
 from mta.delivery.worker import Delivery
 from mta.model.events import Trouble
-from mta.ports import Clock, Observer
+from mta.ports.system import Clock, Observer
 from mta.spool.base import Reconciled, Spool, SpoolError
 
 PURGE_INTERVAL = 300.0

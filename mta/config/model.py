@@ -21,7 +21,7 @@ from mta.policy.clients import ClientRule
 from mta.policy.destinations import DestinationRule, Relay
 from mta.policy.rates import Rate
 from mta.policy.schedule import DEFAULTS, RetryPolicy
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 
 _RFC = Timeouts()
 HIGHEST_FACTOR = 100.0

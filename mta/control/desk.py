@@ -19,7 +19,7 @@ from mta.control.views import CHANGES_SHOWN, Json, changes_document, message_doc
 from mta.model.address import parse_address
 from mta.model.events import Ordered
 from mta.model.lifecycle import Event, Status
-from mta.ports import Clock, Observer
+from mta.ports.system import Clock, Observer
 from mta.spool.base import Changed, Filter, MessageView, Selection, Spool, SpoolError, SpoolRefusal
 from mta.suppressions import Suppressions
 

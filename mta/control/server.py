@@ -13,7 +13,7 @@ from mta.control.errors import LINE_LIMIT, CommandError, Exit
 from mta.control.protocol import encode_answer, encode_error, parse_request, wants_json
 from mta.control.render import shown_as
 from mta.model.events import Trouble
-from mta.ports import Observer
+from mta.ports.system import Observer
 from mta.unix_socket import UnixSocket, listening
 
 MODE = 0o660

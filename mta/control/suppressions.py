@@ -6,7 +6,7 @@ from mta.control.errors import CommandError, Exit
 from mta.control.views import Json, reply_document
 from mta.model.events import Ordered
 from mta.model.instant import rfc3339
-from mta.ports import Observer
+from mta.ports.system import Observer
 from mta.suppressions import Suppression, Suppressions
 
 

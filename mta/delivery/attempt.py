@@ -24,14 +24,15 @@ from mta.delivery.transaction import Result, Transaction, parameters
 from mta.model.envelope import Kind
 from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
+from mta.policy.candidates import Candidate
 from mta.policy.classify import Situation, classify
 from mta.policy.exhausted import exhausted
 from mta.policy.relays import softened
-from mta.policy.routing import Candidate
 from mta.policy.tls import NO_NEEDS, Needs, in_words
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.policy.utf8 import together
-from mta.ports import NO_SUCH_SOURCE, Clock, Session, Sessions
+from mta.ports.smtp import NO_SUCH_SOURCE, Session, Sessions
+from mta.ports.system import Clock
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
 TIME_LIMIT = 900.0

@@ -4,9 +4,10 @@ import asyncio
 
 from mta.model.events import Trouble
 from mta.model.outcome import Verdict
+from mta.policy.candidates import Candidate
 from mta.policy.relays import is_about_login
-from mta.policy.routing import Candidate
-from mta.ports import NO_SUCH_SOURCE, Observer
+from mta.ports.smtp import NO_SUCH_SOURCE
+from mta.ports.system import Observer
 
 INTERVAL = 60.0
 """Seconds before the same is said again."""

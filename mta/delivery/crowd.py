@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mta.model.outcome import Verdict
 from mta.policy.crowding import crowded
-from mta.ports import Crowded
+from mta.ports.scheduling import Crowded
 
 WAIT = 10.0
 """Seconds after which mail that found a crowd is tried again at the latest; the sessions before it end sooner or later."""

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from mta.doorbell import LOOK_INTERVAL, wait_for
 from mta.model.events import Trouble
-from mta.ports import Clock, Observer
+from mta.ports.system import Clock, Observer
 from mta.spool.base import Claim, Spool
 
 LEAP, LEAP_REST = 60.0, 120.0

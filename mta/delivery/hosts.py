@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mta.model.outcome import Verdict
-from mta.policy.routing import Candidate
+from mta.policy.candidates import Candidate
 
 K = TypeVar("K")
 T = TypeVar("T")

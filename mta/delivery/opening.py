@@ -13,12 +13,12 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.security import Security
 from mta.model.outcome import Action, Change, Disposition, Observation, Phase, Ruling, Scope, Verdict
 from mta.model.tls import OPPORTUNISTIC, TlsDemand, TlsResult
+from mta.policy.candidates import Candidate
 from mta.policy.classify import Situation, classify
 from mta.policy.destinations import Relay
 from mta.policy.relays import no_login, offers_login
-from mta.policy.routing import Candidate
 from mta.policy.tls import Needs, Plan, at_relay, not_offered, of_host, weakened
-from mta.ports import NO_SUCH_SOURCE, Connector, Session, Sessions
+from mta.ports.smtp import NO_SUCH_SOURCE, Connector, Session, Sessions
 
 Tell = Callable[..., None]
 """`Security.tell` of one host: what came of the encryption, and the reason."""

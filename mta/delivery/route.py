@@ -1,5 +1,5 @@
-"""Where to: from a destination to the addresses to try, in order (RFC 5321 section 5.1). Asks the Resolver; `policy.routing`
-and, for the servers of a `[[route]]`, `policy.relays` decide."""
+"""Where to: from a destination to the addresses to try, in order (RFC 5321 section 5.1). Asks the Resolver;
+`policy.routing`, `policy.candidates` and, for the servers of a `[[route]]`, `policy.relays` decide."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,18 +7,12 @@ from dataclasses import dataclass, field
 
 from mta.model.outcome import Verdict
 from mta.model.tls import TlsLevel
+from mta.policy.candidates import Candidate, plan_candidates
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.relays import Outcome, known_address, one_after_another, plan_relay
-from mta.policy.routing import (
-    Candidate,
-    Route,
-    RoutingRules,
-    best_exchangers,
-    plan_candidates,
-    plan_directly,
-    plan_exchangers,
-)
-from mta.ports import Randomness, Reachability, Resolver
+from mta.policy.routing import Route, RoutingRules, best_exchangers, plan_directly, plan_exchangers
+from mta.ports.names import Resolver
+from mta.ports.system import Randomness, Reachability
 
 
 @dataclass(slots=True)

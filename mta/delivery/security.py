@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 
 from mta.model.events import Encrypted
 from mta.model.tls import StsMode, StsPolicy, TlsResult
+from mta.policy.candidates import Candidate
 from mta.policy.destinations import Destinations
-from mta.policy.routing import Candidate
 from mta.policy.tls import Needs, Peer, Plan, asks_sts, asks_tlsa, meets, plan, tlsa_bases
-from mta.ports import Lookup, Observer, Resolver, Session, StsPolicies, TlsaAnswer
+from mta.ports.names import Lookup, Resolver, TlsaAnswer
+from mta.ports.smtp import Session
+from mta.ports.sts import StsPolicies
+from mta.ports.system import Observer
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.dkim import Digest, Reading, signed_field, signed_octets, unsigned_field
 from mta.policy.header import HeaderError
-from mta.ports import Signer
+from mta.ports.system import Signer
 from mta.spool.base import Claim
 
 IN_MEMORY = 2**20

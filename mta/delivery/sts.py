@@ -22,7 +22,9 @@ from mta.model.events import Encrypted, Trouble
 from mta.model.international import a_labels
 from mta.model.tls import StsMode, StsPolicy, TlsPolicy, TlsResult
 from mta.policy.sts import NoPolicy, parse_policy, policy_id
-from mta.ports import Clock, Fetched, FetchPolicy, Lookup, Observer, Randomness, Resolver
+from mta.ports.names import Lookup, Resolver
+from mta.ports.sts import Fetched, FetchPolicy
+from mta.ports.system import Clock, Observer, Randomness
 from mta.spool.base import Memory, Remembered, Spool, SpoolError
 
 PATIENCE = 10.0
@@ -105,7 +107,7 @@ def _octets(held: Held | None) -> int:
 
 
 class PolicyStore:
-    """A `ports.StsPolicies`; `run` keeps what it has fresh. `allow_private` may be changed while it runs. For use on one
+    """A `ports.sts.StsPolicies`; `run` keeps what it has fresh. `allow_private` may be changed while it runs. For use on one
     event loop."""
 
     def __init__(

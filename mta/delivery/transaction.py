@@ -22,7 +22,7 @@ from mta.policy.transaction import (
     required_only,
 )
 from mta.policy.utf8 import need
-from mta.ports import EnvelopeReplies, Session
+from mta.ports.smtp import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient
 
 Gate = Callable[[Sequence[ClaimedRecipient]], Awaitable[None]]

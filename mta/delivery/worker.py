@@ -21,7 +21,9 @@ from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy import schedule
 from mta.policy.schedule import RetryPolicy
-from mta.ports import Clock, DeliveryOutcome, Observer, Randomness, Session
+from mta.ports.scheduling import DeliveryOutcome
+from mta.ports.smtp import Session
+from mta.ports.system import Clock, Observer, Randomness
 from mta.spool.base import (
     Claim,
     ClaimedRecipient,

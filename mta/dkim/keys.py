@@ -31,7 +31,7 @@ class BadKey(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`name` is "domain/selector" (`ports.Signer`); `public` as it stands in `p=`."""
+    """`name` is "domain/selector" (`ports.system.Signer`); `public` as it stands in `p=`."""
 
     name: str
     type: KeyType

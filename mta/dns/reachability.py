@@ -11,7 +11,7 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
-from mta.ports import Reach
+from mta.ports.system import Reach
 
 _NOT_THE_ROUTE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Errors that say nothing about the address."""
@@ -20,7 +20,7 @@ _ANY_PORT = 25
 
 
 def look(addresses: Iterable[str]) -> Reach:
-    """A `ports.Reachability`."""
+    """A `ports.system.Reachability`."""
     sources = {address: source_to(address) for address in addresses}
     return Reach(
         own=frozenset(address for address, source in sources.items() if source and _is_own(address, source)),

@@ -36,7 +36,7 @@ from mta.dns.names import BadName, absolute_name
 from mta.dns.response import Finding, read
 from mta.dns.servers import NameServers, system_servers
 from mta.model.tls import Tlsa
-from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, TextAnswer, TlsaAnswer
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger, MxAnswer, TextAnswer, TlsaAnswer
 
 ROUNDS = 2
 """How often a silent server is asked: UDP loses packets."""

@@ -23,7 +23,7 @@ import dns.rdtypes.ANY.CNAME
 import dns.rdtypes.ANY.SOA
 import dns.wire
 
-from mta.ports import Lookup
+from mta.ports.names import Lookup
 
 CHAIN_LIMIT = 8
 """Aliases that are followed within one answer; more, or a loop, is TROUBLE (RFC 1034 section 3.6.2)."""

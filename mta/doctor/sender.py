@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mta.doctor.findings import Finding, Level
 from mta.doctor.spf import Evaluation, Spf, is_record
 from mta.policy.networks import Standing, plain, standing
-from mta.ports import Lookup, Resolver
+from mta.ports.names import Lookup, Resolver
 
 NAMES_AT_MOST = 10
 """Reverse names of an address that are looked at, as a receiver would (RFC 7208 section 5.5)."""

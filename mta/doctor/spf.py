@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mta.ports import Lookup, Resolver
+from mta.ports.names import Lookup, Resolver
 
 LOOKUP_LIMIT = 10
 VOID_LIMIT = 2

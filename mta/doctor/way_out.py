@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from mta.doctor.findings import Finding, Level
 from mta.model.outcome import Disposition, Observation, Phase, Seen, Verdict
 from mta.model.tls import TlsDemand, TlsPolicy
-from mta.policy.routing import Candidate
+from mta.policy.candidates import Candidate
 from mta.policy.tls import Plan, in_words
-from mta.ports import Connector, Session
+from mta.ports.smtp import Connector, Session
 
 HOSTS_AT_MOST = 3
 PATIENCE = 30.0

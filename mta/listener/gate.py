@@ -21,7 +21,7 @@ from mta.model.reply import Reply
 from mta.policy.clients import ANYTHING, rule_for, too_often
 from mta.policy.hashes import costliest
 from mta.policy.rates import Buckets, Rate
-from mta.ports import Passwords
+from mta.ports.system import Passwords
 
 FAILURES = Rate(amount=10, period=600.0, burst=10)
 """Failed authentications of one address."""

@@ -23,7 +23,7 @@ from mta.policy.fingerprint import fingerprint
 from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
 from mta.policy.suppression import refusal
-from mta.ports import Clock, Entropy, Observer
+from mta.ports.system import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
 from mta.suppressions import Suppressions
 

@@ -25,7 +25,7 @@ from mta.listener.settings import ListenerSettings
 from mta.model.address import IpAddress
 from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
-from mta.ports import Clock, Entropy, Observer, Passwords
+from mta.ports.system import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 from mta.suppressions import Suppressions
 from mta.unix_socket import UnixSocket, listening

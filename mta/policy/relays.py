@@ -16,11 +16,14 @@ from msgspec import structs
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.model.tls import TlsDemand, TlsLevel, TlsPolicy
+from mta.policy.candidates import Candidate, plan_candidates
 from mta.policy.classify import NO_LOGIN
 from mta.policy.destinations import Relay, RouteRule
 from mta.policy.networks import plain
-from mta.policy.routing import Candidate, Route, RoutingRules, plan_candidates
-from mta.ports import LOGIN_MECHANISMS, AddressAnswer, Lookup, MailExchanger, Reach
+from mta.policy.routing import Route, RoutingRules
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger
+from mta.ports.smtp import LOGIN_MECHANISMS
+from mta.ports.system import Reach
 
 Outcome = tuple[Candidate, ...] | Verdict
 """Where to, never nowhere; or why there is no way."""

@@ -1,31 +1,25 @@
-"""From what DNS says to the addresses to try (Table B; RFC 5321 sections 5.1 and 5.2, RFC 7505, RFC 3974).
+"""From what DNS says of a domain to its mail servers (Table B; RFC 5321 sections 5.1 and 5.2, RFC 7505).
 
-Three steps, pure: `plan_directly` (what needs no MX lookup), `plan_exchangers` (what the MX answer means) and
-`plan_candidates` (what the hosts' addresses mean). Each ends the destination with a `Verdict` or hands on.
+The first two steps of three, pure: `plan_directly` (what needs no MX lookup) and `plan_exchangers` (what the MX answer
+means). Each ends the destination with a `Verdict` or hands on, in the end to `candidates.plan_candidates`.
 
 Rules:
-- Only a clean answer is permanent. Whatever may be otherwise later (SERVFAIL, a timeout, no route, hosts not looked up)
-  is transient and outweighs every permanent finding beside it.
+- Only a clean answer is permanent. Whatever may be otherwise later (SERVFAIL, a timeout) is transient.
 - The domain's own addresses are used only when the MX answer was a genuine empty list, never when it failed.
-- Mail never comes back to us: our own name or listener ends the list at its preference (RFC 5321 section 5.1).
+- Mail never comes back to us: our own name ends the list at its preference (RFC 5321 section 5.1).
 - Equal preferences are shuffled for each attempt; the order of the answer means nothing.
-- At most `HOST_LIMIT` hosts are resolved and `RoutingRules.max_addresses` addresses tried; every host gets its first
-  address into the list before one gets its second, and a host's families alternate, so that one dead host or family
-  does not use up the attempt.
+- At most `HOST_LIMIT` hosts are resolved.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 
 from mta.model.address import AddressError, check_domain, parse_literal
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
-from mta.model.tls import TlsDemand
-from mta.policy.destinations import Relay
-from mta.policy.networks import Standing, plain, standing
-from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, Randomness, Reach
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger, MxAnswer
+from mta.ports.system import Randomness
 
 HOST_LIMIT = 10
 """How many mail exchangers are resolved for one attempt: an answer with hundreds is no reason to ask hundreds of times."""
@@ -69,30 +63,6 @@ class Route:
         return tuple(exchanger.host for exchanger in self.exchangers if exchanger.host not in self.answers)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An address to connect to. `host` is the exchanger's or relay's name, or the address literal. DNSSEC vouches for the
-    name if `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any.
-    `source` is where to connect from, "" wherever; `hop` names what mail a session there may carry, "" that of the
-    destination alone; `demand` is what is asked of its encryption where the route decides that."""
-
-    host: str
-    address: str
-    preference: int
-    secure_name: bool = False
-    secure: bool = False
-    canonical: str = ""
-    port: int = 25
-    relay: Relay | None = None
-    source: str = ""
-    hop: str = ""
-    demand: TlsDemand | None = None
-
-    @property
-    def endpoint(self) -> tuple[str, int]:
-        return self.address, self.port
-
-
 # ---------------------------------------------------------------- what needs no MX lookup
 def plan_directly(domain: str) -> Route | Verdict | None:
     """An address literal (RFC 5321 section 4.1.3) leads straight to its address; what is no mail domain leads nowhere.
@@ -104,9 +74,9 @@ def plan_directly(domain: str) -> Route | Verdict | None:
             return _literal(domain)
         check_domain(domain)
     except AddressError as error:
-        return _permanent("5.1.3", f"{domain}: {error}")
+        return permanent("5.1.3", f"{domain}: {error}")
     if "." not in domain:
-        return _permanent("5.1.2", f"{domain} is not a full domain name")
+        return permanent("5.1.2", f"{domain} is not a full domain name")
     return None
 
 
@@ -132,16 +102,16 @@ def best_exchangers(answer: MxAnswer) -> list[str]:
 def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     match answer.lookup:
         case Lookup.NXDOMAIN:
-            return _permanent("5.1.2", f"{domain}: no such domain")
+            return permanent("5.1.2", f"{domain}: no such domain")
         case Lookup.MALFORMED:
-            return _permanent("5.1.3", f"{domain} is no domain name: {answer.detail}")
+            return permanent("5.1.3", f"{domain} is no domain name: {answer.detail}")
         case Lookup.TROUBLE:
-            return _transient("4.4.3", f"{domain}: MX lookup failed: {answer.detail}")
+            return transient("4.4.3", f"{domain}: MX lookup failed: {answer.detail}")
         case Lookup.NODATA:
             return _narrow(domain, (MailExchanger(0, domain.lower()),), (), rules)
     named = [exchanger for exchanger in answer.exchangers if exchanger.host]
     if not named:
-        return _permanent("5.1.10", f"{domain} takes no mail (null MX)")
+        return permanent("5.1.10", f"{domain} takes no mail (null MX)")
     ordered = sorted(named, key=lambda exchanger: (exchanger.preference, chance.random()))
     skipped = [f"{exchanger.host} is no host name" for exchanger in ordered if not _is_host(exchanger.host)]
     if len(named) < len(answer.exchangers):
@@ -162,7 +132,7 @@ def _narrow(
         looped_at=own.host if own else "",
         not_asked=len(before[HOST_LIMIT:]),
     )
-    return route if before else _dead_end(route)
+    return route if before else dead_end(route, route.looped_at)
 
 
 def _distinct(ordered: Sequence[MailExchanger]) -> tuple[MailExchanger, ...]:
@@ -185,124 +155,18 @@ def _is_own_name(host: str, rules: RoutingRules) -> bool:
     return host in rules.own_names or host == "localhost" or host.endswith(".localhost")
 
 
-# ---------------------------------------------------------------- what the addresses mean
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """What became of one exchanger."""
-
-    exchanger: MailExchanger
-    addresses: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    own: bool = False
-    trouble: str = ""
-    unroutable: bool = False
-
-
-def plan_candidates(
-    route: Route, answers: Mapping[str, AddressAnswer], rules: RoutingRules, reach: Reach
-) -> tuple[Candidate, ...] | Verdict:
-    """The addresses to try, in order, never none; `answers` holds one for each of `route.lookups`, `reach` what the
-    machine says of their addresses."""
-    known = {**route.answers, **answers}
-    hosts = [_judge(exchanger, known[exchanger.host], rules, reach) for exchanger in route.exchangers]
-    own = min((host.exchanger.preference for host in hosts if host.own), default=None)
-    before = [host for host in hosts if own is None or host.exchanger.preference < own]
-    chosen = _choose(before, rules)
-    if chosen:
-        return tuple(_vouched(candidate, route, known[candidate.host]) for candidate in chosen)
-    looped_at = next((host.exchanger.host for host in hosts if host.own), route.looped_at)
-    return _dead_end(route, before, looped_at, not_asked=route.not_asked if own is None else 0)
-
-
-def _vouched(candidate: Candidate, route: Route, answer: AddressAnswer) -> Candidate:
-    """With what DNSSEC says of it."""
-    secure = route.secure and answer.secure
-    return replace(candidate, secure_name=route.secure, secure=secure, canonical=answer.canonical)
-
-
-def _judge(exchanger: MailExchanger, answer: AddressAnswer, rules: RoutingRules, reach: Reach) -> _Host:
-    if answer.lookup is Lookup.TROUBLE:
-        return _Host(exchanger, trouble=f"{exchanger.host}: address lookup failed: {answer.detail}")
-    if not answer.addresses:
-        return _Host(exchanger, skipped=(f"{exchanger.host} has no address",))
-    if any(_is_own_address(address, rules, reach) for address in answer.addresses):
-        return _Host(exchanger, own=True)
-    refusals = {address: _refusal(address, rules) for address in answer.addresses}
-    allowed = [address for address, refusal in refusals.items() if not refusal]
-    return _Host(
-        exchanger,
-        addresses=tuple(_alternate([address for address in allowed if address not in reach.unroutable])),
-        skipped=tuple(f"{exchanger.host}: {refusal}" for refusal in refusals.values() if refusal),
-        unroutable=any(address in reach.unroutable for address in allowed),
-    )
-
-
-def _is_own_address(address: str, rules: RoutingRules, reach: Reach) -> bool:
-    target = plain(address)
-    listens = (str(target), rules.port) in rules.own_endpoints
-    return listens or (address in reach.own and _listens_everywhere(target.version, rules))
-
-
-def _listens_everywhere(version: int, rules: RoutingRules) -> bool:
-    """At 0.0.0.0 for IPv4, at :: for both: a socket there may take IPv4 too."""
-    places = [plain(address) for address, port in rules.own_endpoints if port == rules.port]
-    return any(place.is_unspecified and place.version >= version for place in places)
-
-
-def _refusal(address: str, rules: RoutingRules) -> str:
-    where = standing(plain(address))
-    if where is Standing.PUBLIC or (where is Standing.PRIVATE and rules.allow_private_addresses):
-        return ""
-    return f"{address} is {'a private' if where is Standing.PRIVATE else 'no usable'} address"
-
-
-def _alternate(addresses: Sequence[str]) -> Iterator[str]:
-    """The order kept inside each family, the families by turns, beginning with that of the first."""
-    families: dict[int, list[str]] = {}
-    for address in addresses:
-        families.setdefault(plain(address).version, []).append(address)
-    return (address for turn in zip_longest(*families.values()) for address in turn if address)
-
-
-def _choose(hosts: Sequence[_Host], rules: RoutingRules) -> tuple[Candidate, ...]:
-    """At most `max_addresses`, each once: every host's first, then every host's second, and so on; tried in the order
-    of the hosts."""
-    seen: set[str] = set()
-    entries: list[tuple[int, int, Candidate]] = []
-    for place, host in enumerate(hosts):
-        fresh = [address for address in dict.fromkeys(map(_text, host.addresses)) if address not in seen]
-        seen.update(fresh)
-        for rank, address in enumerate(fresh):
-            candidate = Candidate(host.exchanger.host, address, host.exchanger.preference, port=rules.port)
-            entries.append((rank, place, candidate))
-    taken = sorted(entries, key=lambda entry: entry[:2])[: rules.max_addresses]
-    return tuple(candidate for _, _, candidate in sorted(taken, key=lambda entry: (entry[1], entry[0])))
-
-
-def _text(address: str) -> str:
-    return str(plain(address))
-
-
 # ---------------------------------------------------------------- verdicts
-def _dead_end(route: Route, hosts: Sequence[_Host] = (), looped_at: str = "", not_asked: int = 0) -> Verdict:
-    """Nothing to try. What may be better later comes first, then our own loop, then the plain lack."""
-    domain, looped_at = route.domain, looped_at or route.looped_at
-    troubles = [host.trouble for host in hosts if host.trouble]
-    if troubles:
-        return _transient("4.4.3", f"{domain}: {'; '.join(troubles)}")
-    if any(host.unroutable for host in hosts):
-        return _transient("4.4.1", f"{domain}: no route to any of its mail servers' addresses")
-    if not_asked:
-        return _transient("4.4.4", f"{domain}: none of its first {HOST_LIMIT} mail servers is usable, {not_asked} not asked")
+def dead_end(route: Route, looped_at: str, skipped: Sequence[str] = ()) -> Verdict:
+    """Nothing to try, for good: mail leads back to us, by the name `looped_at`, or there is plainly nothing; `skipped` says
+    further what was left out and why."""
     if looped_at:
-        return _permanent("5.4.6", f"{domain}: its mail leads back to this server ({looped_at})")
-    reasons = (*route.skipped, *(reason for host in hosts for reason in host.skipped))
-    return _permanent("5.4.4", f"{domain} has no usable mail server: {'; '.join(reasons)}")
+        return permanent("5.4.6", f"{route.domain}: its mail leads back to this server ({looped_at})")
+    return permanent("5.4.4", f"{route.domain} has no usable mail server: {'; '.join((*route.skipped, *skipped))}")
 
 
-def _transient(status: str, text: str) -> Verdict:
+def transient(status: str, text: str) -> Verdict:
     return Verdict(Disposition.TRANSIENT, Scope.DESTINATION, status, finding(status, text), Phase.ROUTE)
 
 
-def _permanent(status: str, text: str) -> Verdict:
+def permanent(status: str, text: str) -> Verdict:
     return Verdict(Disposition.PERMANENT, Scope.TRANSACTION, status, finding(status, text), Phase.ROUTE)

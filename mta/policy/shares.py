@@ -14,7 +14,8 @@ from hashlib import sha256
 from mta.policy.ceilings import Ceilings
 from mta.policy.concurrency import Bounds
 from mta.policy.destinations import Destinations, Limits
-from mta.ports import Crowded, Share
+from mta.ports.scheduling import Crowded
+from mta.ports.smtp import Share
 
 ROUTED_LIMIT = 10_000
 NAMES_LIMIT = 1000

@@ -23,7 +23,7 @@ from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, StsMode, StsPolicy, Tlsa, TlsDemand, TlsLevel, TlsPolicy, TlsResult
 from mta.policy.crowding import crowded
 from mta.policy.sts import covers
-from mta.ports import Lookup, TlsaAnswer
+from mta.ports.names import Lookup, TlsaAnswer
 
 _DIGEST_SIZES = {1: 32, 2: 64}
 """By matching type: SHA-256, SHA-512 (RFC 6698 section 2.1.3)."""

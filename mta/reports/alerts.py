@@ -15,7 +15,7 @@ from functools import partial
 from mta.doorbell import LOOK_INTERVAL, wait_for
 from mta.model.envelope import Notice
 from mta.model.events import Trouble
-from mta.ports import Called, Callers, Clock, Observer
+from mta.ports.system import Called, Callers, Clock, Observer
 from mta.reports.alert_document import alert_document
 from mta.spool.base import DueNotice, Spool
 

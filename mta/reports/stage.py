@@ -24,7 +24,7 @@ from mta.policy.compose import Stamp
 from mta.policy.dsn_return import NOT_LEGAL, octets_needed
 from mta.policy.notices import DSN_NOTICES
 from mta.policy.schedule import RetryPolicy
-from mta.ports import Clock, Entropy, Observer
+from mta.ports.system import Clock, Entropy, Observer
 from mta.reports.drafts import Draft, collected_draft, dsn_draft, returns_whole
 from mta.spool.base import DueNotice, Spool, SpoolError
 

@@ -28,7 +28,8 @@ from mta.policy.tls_report import (
     report_addresses,
 )
 from mta.policy.tls_tally import Tally, read_tally
-from mta.ports import Clock, Entropy, Lookup, Observer, Resolver
+from mta.ports.names import Lookup, Resolver
+from mta.ports.system import Clock, Entropy, Observer
 from mta.spool.base import Memory, Remembered, Spool, SpoolError
 
 FLUSH_INTERVAL = 60.0

@@ -8,7 +8,7 @@ import ssl
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.model.tls import TlsDemand
-from mta.ports import NO_SUCH_SOURCE, Timeouts
+from mta.ports.smtp import NO_SUCH_SOURCE, Timeouts
 from mta.smtp.dialogue import Client, complaint, unanswered
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import observation
@@ -17,9 +17,9 @@ from mta.smtp.verification import Contexts, Trust
 
 
 class SmtpConnector:
-    """`ports.Connector` over TCP. `hostname` is what we call ourselves in EHLO; a name that is none for others (`laptop`,
-    `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4). `trust` as in
-    `Contexts`."""
+    """`ports.smtp.Connector` over TCP. `hostname` is what we call ourselves in EHLO; a name that is none for others
+    (`laptop`, `localhost`) gives way to the address literal of the connection (RFC 5321 sections 2.3.5 and 4.1.4). `trust`
+    as in `Contexts`."""
 
     def __init__(self, hostname: str, timeouts: Timeouts, trust: Trust = ssl.SSLContext.load_default_certs) -> None:
         self._hostname, self._timeouts = hostname, timeouts

@@ -15,7 +15,7 @@ import aiosmtplib
 from aiosmtplib.protocol import SMTPProtocol
 
 from mta.model.outcome import Seen
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 from mta.smtp.inbox import Inbox, no_reply
 from mta.smtp.replies import Answer
 from mta.smtp.wire import reason_of_loss

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from mta.ports import LOGIN_MECHANISMS
+from mta.ports.smtp import LOGIN_MECHANISMS
 from mta.smtp.replies import Answer
 
 COMMAND_LIMIT = 512 - len("\r\n")

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mta.ports import Session, Share
+from mta.ports.smtp import Session, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class _Idle:
 
 
 class SessionPool:
-    """`ports.Sessions`. Belongs to one event loop."""
+    """`ports.smtp.Sessions`. Belongs to one event loop."""
 
     def __init__(self, limits: ReuseLimits, share: Callable[[str], Share] = each_for_itself) -> None:
         self._limits, self._share = limits, share

@@ -19,7 +19,7 @@ import aiosmtplib
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, TlsDemand
-from mta.ports import EnvelopeReplies, Timeouts
+from mta.ports.smtp import EnvelopeReplies, Timeouts
 from mta.smtp.chunking import Chunks
 from mta.smtp.dialogue import Client, Dialogue, complaint, unanswered
 from mta.smtp.identity import Unproven, chain_of, verify
@@ -36,8 +36,8 @@ _GO_AHEAD = 354
 
 
 class SmtpSession:
-    """A connection whose greeting was read (`ports.Session`). `host` is the name of the server, also in TLS where the demand
-    has no other; `endpoint` where it was found; `hostname` is ours."""
+    """A connection whose greeting was read (`ports.smtp.Session`). `host` is the name of the server, also in TLS where the
+    demand has no other; `endpoint` where it was found; `hostname` is ours."""
 
     def __init__(
         self,

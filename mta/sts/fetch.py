@@ -12,7 +12,8 @@ from mta.client_tls import client_context
 from mta.http import connection, read_body, read_fields, read_status, request
 from mta.model.tls import TlsResult
 from mta.policy.networks import Standing, plain, standing
-from mta.ports import Fetched, Resolver
+from mta.ports.names import Resolver
+from mta.ports.sts import Fetched
 
 HTTPS = 443
 TIME_LIMIT = 60.0
@@ -23,7 +24,7 @@ ADDRESS_LIMIT = 4
 
 
 class PolicyServers:
-    """A `ports.FetchPolicy`. `tls` None: the system's authorities are trusted; `time_limit` in seconds."""
+    """A `ports.sts.FetchPolicy`. `tls` None: the system's authorities are trusted; `time_limit` in seconds."""
 
     def __init__(
         self, resolver: Resolver, *, port: int = HTTPS, tls: ssl.SSLContext | None = None, time_limit: float = TIME_LIMIT

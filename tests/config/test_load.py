@@ -12,7 +12,7 @@ from mta.config.problems import ConfigError, Problem
 from mta.model.door import Door, Scheme
 from mta.model.envelope import MailClass
 from mta.policy.schedule import DEFAULTS
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 
 ENVIRON = {"HOME": "/home/ann"}
 Read = Callable[[str], Config]

@@ -21,19 +21,11 @@ from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessag
 from mta.model.events import Fact
 from mta.policy.routing import RoutingRules
 from mta.policy.schedule import RetryPolicy
-from mta.ports import (
-    AddressAnswer,
-    Clock,
-    Connector,
-    DeliveryOutcome,
-    Lookup,
-    MailExchanger,
-    MxAnswer,
-    Reach,
-    StsPolicies,
-    Timeouts,
-    TlsaAnswer,
-)
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger, MxAnswer, TlsaAnswer
+from mta.ports.scheduling import DeliveryOutcome
+from mta.ports.smtp import Connector, Timeouts
+from mta.ports.sts import StsPolicies
+from mta.ports.system import Clock, Reach
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.spool.base import DoubtPolicy, MessageView, RecipientView

@@ -10,7 +10,7 @@ from mta.model.envelope import MailClass, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.outcome import Phase, Seen
 from mta.policy.schedule import RetryPolicy
-from mta.ports import Lookup, MxAnswer
+from mta.ports.names import Lookup, MxAnswer
 from mta.scheduler import Scheduler, SchedulerSettings
 from mta.spool.base import Selection
 from tests.delivery.house import POLICY, House, house

@@ -10,7 +10,7 @@ import pytest
 from mta.model.envelope import Notice
 from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
-from mta.ports import AddressAnswer
+from mta.ports.names import AddressAnswer
 from mta.spool.base import Selection, SpoolError
 from mta.spool.due import SMALL
 from tests.delivery.house import CONTENT, House, house

@@ -6,7 +6,7 @@ import math
 from mta.delivery.hosts import HostMemory
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
-from mta.policy.routing import Candidate
+from mta.policy.candidates import Candidate
 from tests.support.virtual import run_virtual
 
 GONE = Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.1", finding("4.4.1", "no answer"), Phase.CONNECT)

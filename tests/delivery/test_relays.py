@@ -13,7 +13,8 @@ from mta.model.events import Trouble
 from mta.model.lifecycle import Status
 from mta.model.tls import TlsLevel
 from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteRule
-from mta.ports import AddressAnswer, Crowded, Lookup, MxAnswer
+from mta.ports.names import AddressAnswer, Lookup, MxAnswer
+from mta.ports.scheduling import Crowded
 from tests.delivery.house import BRISK, House, house
 from tests.support.daemon import free_port
 from tests.support.mx import Close, Reset, ScriptedMx, Silence, server_tls

@@ -19,7 +19,7 @@ from mta.model.events import Encrypted
 from mta.model.lifecycle import Status
 from mta.model.tls import StsMode, StsPolicy, Tlsa, TlsLevel, TlsPolicy, TlsResult
 from mta.policy.destinations import DestinationRule, Destinations
-from mta.ports import Lookup, TlsaAnswer
+from mta.ports.names import Lookup, TlsaAnswer
 from mta.smtp.connector import SmtpConnector
 from tests.delivery.house import BRISK, PATIENT, House, house
 from tests.support.certificates import chain, context, issued, tlsa
@@ -81,7 +81,7 @@ def server(column: str, **how: Any) -> ScriptedMx:
 
 @dataclass
 class Policies:
-    """`ports.StsPolicies` from a dict."""
+    """`ports.sts.StsPolicies` from a dict."""
 
     published: dict[str, StsPolicy] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ from pathlib import Path
 from mta.delivery.signing import Keyring, Signing
 from mta.dkim.keys import Key
 from mta.model.lifecycle import Status
-from mta.ports import Signer
+from mta.ports.system import Signer
 from tests.delivery.house import Hands, House, house
 from tests.support.mx import Close, Message, ScriptedMx
 from tests.support.verifiers import by_dkimpy, key, published

@@ -14,7 +14,8 @@ from mta.doorbell import Doorbell
 from mta.model.events import Encrypted, Fact, Trouble
 from mta.model.tls import StsMode, StsPolicy, TlsPolicy, TlsResult
 from mta.policy.sts import covers
-from mta.ports import Fetched, Lookup, TextAnswer
+from mta.ports.names import Lookup, TextAnswer
+from mta.ports.sts import Fetched
 from mta.spool.base import DoubtPolicy, Memory, SpoolError
 from mta.spool.sqlite import SqliteSpool, open_sqlite
 from mta.sts.fetch import PolicyServers

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from mta.dns.resolver import DnsResolver
 from mta.model.tls import Tlsa
-from mta.ports import Lookup
+from mta.ports.names import Lookup
 from tests.dns.test_unbound import UNBOUND, answering
 from tests.support.daemon import free_port
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mta.dns.exchange import ANSWER_LIMIT, make_question
 from mta.dns.response import CHAIN_LIMIT, Response, parse, read
-from mta.ports import Lookup
+from mta.ports.names import Lookup
 
 NAME = dns.name.from_text("example.test.")
 

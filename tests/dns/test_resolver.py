@@ -13,7 +13,7 @@ import uvloop
 
 from mta.dns.resolver import ADDRESSES_KEPT, QUESTIONS_AT_ONCE, DnsResolver
 from mta.dns.servers import REST
-from mta.ports import AddressAnswer, Lookup, MailExchanger
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger
 from tests.support.dns_server import DROP, GARBAGE, TRUNCATE, DnsServer, Query, Zones
 from tests.support.virtual import run_virtual
 

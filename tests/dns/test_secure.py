@@ -5,7 +5,7 @@ import pytest
 
 from mta.dns.resolver import DnsResolver
 from mta.model.tls import Tlsa
-from mta.ports import Lookup
+from mta.ports.names import Lookup
 from tests.support.dns_server import DnsServer
 
 ZONES = {

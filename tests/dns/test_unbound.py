@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mta.dns.resolver import DnsResolver
-from mta.ports import Lookup, MailExchanger
+from mta.ports.names import Lookup, MailExchanger
 from tests.support.daemon import free_port
 from tests.support.dns_server import DnsServer, Zones
 

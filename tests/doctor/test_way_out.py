@@ -10,7 +10,7 @@ from mta.doctor.findings import Level
 from mta.doctor.way_out import WayOut
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
-from mta.policy.routing import Candidate
+from mta.policy.candidates import Candidate
 from mta.policy.tls import Plan
 
 

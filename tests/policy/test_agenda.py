@@ -11,7 +11,7 @@ from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteR
 from mta.policy.lanes import LaneRules, reserve
 from mta.policy.rates import Rate
 from mta.policy.shares import Shares
-from mta.ports import Crowded
+from mta.ports.scheduling import Crowded
 
 URGENT, NORMAL, BULK = MailClass
 DEFAULTS = LaneRules()

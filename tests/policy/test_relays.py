@@ -5,6 +5,7 @@ import pytest
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import Reply, finding
 from mta.model.tls import TlsLevel
+from mta.policy.candidates import Candidate
 from mta.policy.destinations import Relay, RouteRule
 from mta.policy.relays import (
     Outcome,
@@ -16,8 +17,9 @@ from mta.policy.relays import (
     softened,
     source_for,
 )
-from mta.policy.routing import Candidate, RoutingRules
-from mta.ports import AddressAnswer, Lookup, Reach
+from mta.policy.routing import RoutingRules
+from mta.ports.names import AddressAnswer, Lookup
+from mta.ports.system import Reach
 
 RULES = RoutingRules(frozenset({"mail.own.test", "r.test"}), frozenset({("192.0.2.25", 25), ("127.0.0.1", 2525)}))
 RELAY = Relay("r.test", 587)

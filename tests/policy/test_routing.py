@@ -10,18 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
+from mta.policy.candidates import Candidate, plan_candidates
 from mta.policy.networks import Standing, plain, standing
-from mta.policy.routing import (
-    HOST_LIMIT,
-    Candidate,
-    Route,
-    RoutingRules,
-    best_exchangers,
-    plan_candidates,
-    plan_directly,
-    plan_exchangers,
-)
-from mta.ports import AddressAnswer, Lookup, MailExchanger, MxAnswer, Reach
+from mta.policy.routing import HOST_LIMIT, Route, RoutingRules, best_exchangers, plan_directly, plan_exchangers
+from mta.ports.names import AddressAnswer, Lookup, MailExchanger, MxAnswer
+from mta.ports.system import Reach
 
 RULES = RoutingRules(frozenset({"mail.own.test"}), frozenset({("192.0.2.25", 25), ("127.0.0.1", 25), ("::1", 25)}))
 INSIDE = replace(RULES, allow_private_addresses=True)

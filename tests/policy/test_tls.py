@@ -21,7 +21,7 @@ from mta.policy.tls import (
     tlsa_bases,
     weakened,
 )
-from mta.ports import Lookup, TlsaAnswer
+from mta.ports.names import Lookup, TlsaAnswer
 
 HOST = "mx.example.org"
 EE = Tlsa(3, 1, 1, b"\xab" * 32)

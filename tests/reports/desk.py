@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from mta.model.envelope import MailClass
 from mta.policy.acceptance import Locals
 from mta.policy.schedule import DEFAULTS
-from mta.ports import Clock, Observer
+from mta.ports.system import Clock, Observer
 from mta.reports.stage import Reports, ReportSettings
 
 INTERVAL = 300.0

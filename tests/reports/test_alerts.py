@@ -12,7 +12,7 @@ from mta.model.envelope import Kind, Notice
 from mta.model.events import Fact, Trouble
 from mta.model.lifecycle import Event, Status
 from mta.policy.notices import notices_for
-from mta.ports import Called, Callers
+from mta.ports.system import Called, Callers
 from mta.reports.alerts import FIRST_REST, GIVE_UP_AFTER, LONGEST_REST, Alerts, AlertSettings
 from mta.spool.base import DoubtPolicy, RecipientResult, Settlement
 from mta.spool.sqlite import open_sqlite

@@ -21,7 +21,7 @@ from mta.model.reply import finding
 from mta.model.tls import TlsPolicy, TlsResult
 from mta.policy.acceptance import Locals
 from mta.policy.notices import notices_for
-from mta.ports import Lookup, TextAnswer
+from mta.ports.names import Lookup, TextAnswer
 from mta.reports.tls import LONGEST_DELAY, LOOK_INTERVAL, TlsReports, TlsReportSettings
 from mta.spool.base import DoubtPolicy, Filter, Memory, MessageView, RecipientResult, Settlement, SpoolError
 from mta.spool.sqlite import SqliteSpool, open_sqlite

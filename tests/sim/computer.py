@@ -23,7 +23,7 @@ from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.observe.log import LogLines, key_values
 from mta.policy.standings import DestinationStanding
-from mta.ports import Called, Callers, Reach
+from mta.ports.system import Called, Callers, Reach
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool, SpoolError
 from mta.spool.sqlite import open_sqlite

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mta.dns.resolver import DnsResolver
-from mta.ports import Lookup, MailExchanger
+from mta.ports.names import Lookup, MailExchanger
 from tests.sim.conftest import Lab
 from tests.sim.dns import NameService, OverTcp, Zone
 from tests.sim.network import Route

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from mta.model.outcome import Observation, Phase, Seen
-from mta.ports import EnvelopeReplies, Timeouts
+from mta.ports.smtp import EnvelopeReplies, Timeouts
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.session import SmtpSession
 from tests.support.mx import ScriptedMx

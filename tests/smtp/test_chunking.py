@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mta.model.outcome import Observation, Phase, Seen
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 from mta.smtp.chunking import AHEAD, CHUNK, LAST, Cutter
 from mta.smtp.session import SmtpSession
 from mta.smtp.stuffing import DamagedContent

@@ -8,7 +8,7 @@ import pytest
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.tls import TlsDemand, TlsPolicy
-from mta.ports import NO_SUCH_SOURCE, Timeouts
+from mta.ports.smtp import NO_SUCH_SOURCE, Timeouts
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.session import SmtpSession
 from tests.smtp.support import BRISK, HOSTNAME, PATIENT, deliver, fact, greeted

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mta.model.outcome import Observation, Phase, Seen
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 from mta.smtp.connector import SmtpConnector
 from tests.smtp.support import BRISK, HOSTNAME, PATIENT, Gate, chunks, envelope, fact
 from tests.support.mx import Close, Hold, Reset, ScriptedMx, Silence, server_tls

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from mta.model.outcome import Phase
-from mta.ports import Share
+from mta.ports.smtp import Share
 from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.smtp.session import SmtpSession
 from tests.smtp.support import deliver, fact, greeted, unusable

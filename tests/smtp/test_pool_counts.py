@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from mta.ports import Share
+from mta.ports.smtp import Share
 from mta.smtp.pool import ReuseLimits, SessionPool
 
 HOPS = ["a.test", "b.test", "smtp://relay.test:25 tls may from ", "c.test"]

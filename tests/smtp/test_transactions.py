@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from mta.model.outcome import Phase, Seen
-from mta.ports import Timeouts
+from mta.ports.smtp import Timeouts
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.outflow import REST
 from mta.smtp.stuffing import DamagedContent

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from mta.model.tls import TlsResult
-from mta.ports import AddressAnswer, Lookup
+from mta.ports.names import AddressAnswer, Lookup
 from mta.sts.fetch import SIZE_LIMIT, PolicyServers
 from tests.support.tls import authority, client_context
 from tests.support.web_server import WebServer, page

@@ -1,4 +1,4 @@
-"""Remote servers without a network, for virtual time: `ports.Connector` and `ports.Session` over a function."""
+"""Remote servers without a network, for virtual time: `ports.smtp.Connector` and `ports.smtp.Session` over a function."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding, parse_reply
 from mta.model.tls import OPPORTUNISTIC, TlsDemand
-from mta.ports import EnvelopeReplies
+from mta.ports.smtp import EnvelopeReplies
 
 Decide = Callable[[Phase, str, str], "str | Seen | None"]
 """(phase, address of the host, forward path or "") -> a reply such as "451 4.7.1 later", LOST, TIMEOUT, or None for yes."""
