@@ -66,7 +66,7 @@ class SubmissionSession(Connection):
         self._gate = gate
         self._opened, self._ended = opened, ended
         self._origin = origin
-        self._take_next = self._take_line
+        self._take_next: Callable[[SubmissionSession], bool] = SubmissionSession._take_line
         self._content: ContentBuffer | None = None
         self._timeout = settings.timeout
         self._timer: asyncio.TimerHandle | None = None
@@ -171,7 +171,7 @@ class SubmissionSession(Connection):
 
     # ------------------------------------------------ commands
     def _take(self) -> bool:
-        return self._take_next()
+        return self._take_next(self)
 
     def _take_line(self) -> bool:
         if self._drains and not self._is_amid_content:
@@ -195,6 +195,15 @@ class SubmissionSession(Connection):
         self._replies += answer.octets
         if answer.refused is not None:
             self._intake.turned_away(str(self._client()), *answer.refused, self._conversation.user)
+        if answer.then is Next.LISTEN:
+            if len(self._replies) > REPLIES_LIMIT:
+                self._flush()
+            return
+        if answer.then is not Next.FLUSH:
+            self._begin(answer)
+        self._flush()
+
+    def _begin(self, answer: Answer) -> None:
         match answer.then:
             case Next.CONTENT:
                 self._begin_content()
@@ -209,8 +218,6 @@ class SubmissionSession(Connection):
             case Next.CLOSE:
                 self._flush()
                 self._hang_up()
-        if answer.then is not Next.LISTEN or len(self._replies) > REPLIES_LIMIT:
-            self._flush()
 
     def _client(self) -> Client:
         it = self._conversation
@@ -284,7 +291,7 @@ class SubmissionSession(Connection):
         decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
         self._replies += _GO_AHEAD
         self._content, self._receives_content = content, True
-        self._take_next = partial(self._take_content, decoder, content)
+        self._take_next = partial(SubmissionSession._take_content, decoder=decoder, content=content)
 
     def _take_content(self, decoder: ContentDecoder, content: ContentBuffer) -> bool:
         if self._inbox.is_empty:
@@ -294,7 +301,7 @@ class SubmissionSession(Connection):
         if behind is not None:
             self._inbox.unread(behind)
             self._content, self._commits = None, True
-            self._take_next = self._take_line
+            self._take_next = SubmissionSession._take_line
             self._wait_for(self._submit(decoder, content))
         return True
 
@@ -316,12 +323,12 @@ class SubmissionSession(Connection):
         """The transaction ends with the last chunk; where one is lost, it waits for RSET."""
         self._receives_content = True
         refusal = begin_chunk(chunk, self._conversation.transaction, self._intake, self._conversation.settings)
-        self._take_next = partial(self._take_chunk, chunk, refusal, chunk.size)
+        self._take_next = partial(SubmissionSession._take_chunk, chunk=chunk, refusal=refusal, left=chunk.size)
 
     def _take_chunk(self, chunk: Chunk, refusal: Reply | None, left: int) -> bool:
         """Whatever a BDAT is answered, its octets are read first."""
         if not left:
-            self._take_next, self._commits = self._take_line, refusal is None
+            self._take_next, self._commits = SubmissionSession._take_line, refusal is None
             self._wait_for(self._answer_chunk(chunk, refusal))
             return True
         if self._inbox.is_empty:
@@ -331,7 +338,7 @@ class SubmissionSession(Connection):
         chunks = self._conversation.transaction.chunks
         if refusal is None and chunks is not None:
             chunks.decoder.feed(piece)
-        self._take_next = partial(self._take_chunk, chunk, refusal, left - len(piece))
+        self._take_next = partial(SubmissionSession._take_chunk, chunk=chunk, refusal=refusal, left=left - len(piece))
         return True
 
     async def _answer_chunk(self, chunk: Chunk, refusal: Reply | None) -> None:

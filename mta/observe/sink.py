@@ -2,7 +2,8 @@
 
 Rules: nothing here raises, or blocks for longer than a disk does. A pipe, socket or terminal is written to only while
 it says that it takes some, at most `CHUNK` octets at a time (what a pipe that is ready promises to take); what it does
-not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted.
+not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted. Lines of one turn of the
+event loop go out together: a write for each costs as much as the line.
 """
 
 import asyncio
@@ -24,14 +25,15 @@ class DescriptorSink:
         self._poll.register(fd, select.POLLOUT)
         self._backlog = bytearray()
         self._lost = 0
-        self._retrying = False
+        self._is_due = False
 
     def __call__(self, line: bytes) -> None:
         if len(self._backlog) + len(line) > BACKLOG_LIMIT:
             self._lost += 1
             return
         self._backlog += line
-        self.flush()
+        if len(self._backlog) >= CHUNK or not self._flush_in(0):
+            self.flush()
 
     def take_lost(self) -> int:
         """How many lines were lost since the last call; 0 while others still wait, since a word about it would too."""
@@ -50,16 +52,19 @@ class DescriptorSink:
             except OSError:  # closed, or a full disk: what is kept for it would only be late
                 self._lost += self._backlog.count(b"\n")
                 self._backlog.clear()
-        if self._backlog and not self._retrying:
-            self._retry_later()
+        if self._backlog:
+            self._flush_in(RETRY_INTERVAL)
 
-    def _retry_later(self) -> None:
-        try:
-            asyncio.get_running_loop().call_later(RETRY_INTERVAL, self._retry)
-        except RuntimeError:  # before the loop's start or after its end: the next line, or `flush`
-            return
-        self._retrying = True
+    def _flush_in(self, seconds: float) -> bool:
+        """Whether that will happen: not before the loop's start or after its end."""
+        if not self._is_due:
+            try:
+                asyncio.get_running_loop().call_later(seconds, self._come_due)
+            except RuntimeError:
+                return False
+            self._is_due = True
+        return True
 
-    def _retry(self) -> None:
-        self._retrying = False
+    def _come_due(self) -> None:
+        self._is_due = False
         self.flush()
