@@ -7,7 +7,8 @@ waited for.
 
 Rules: what is waited for holds the session: nothing the client sends meanwhile is looked at, and beyond a limit nothing is
 read. What is waited for is never cancelled. A client that takes no replies is not heard; one that sends without a pause
-leaves others their turn. Replies wait for each other while complete commands are there (RFC 2920 section 3.2).
+leaves others their turn. Replies wait for each other while complete commands are there (RFC 2920 section 3.2), and for
+those of other sessions until the loop's turn is over: each write may wake a client that takes our place on the processor.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from mta.listener.inbox import Inbox
 LINGER = 10.0
 """Seconds that a client has to take our last reply before the connection is cut."""
 REPLIES_LIMIT = 16 * 1024
-"""Octets of replies that wait for each other, or that are said without a pause; then other sessions get their turn."""
+"""Octets of replies that wait for each other; beyond it nothing is heard until they are written."""
 
 
 class Connection(SMTP, ABC):
@@ -39,11 +40,10 @@ class Connection(SMTP, ABC):
         self.task: asyncio.Task[None] | None = None
         self._inbox = Inbox()
         self._replies = bytearray()
-        self._said = 0
         self._closing = loop.create_future()
         self._linger: asyncio.TimerHandle | None = None
         self._reads = True
-        self._is_lost = self._has_eof = self._is_taking = self._leaves_turn = self._ends = False
+        self._is_lost = self._has_eof = self._is_taking = self._will_write = self._ends = False
 
     @abstractmethod
     def _take(self) -> bool:
@@ -86,7 +86,8 @@ class Connection(SMTP, ABC):
     # ------------------------------------------------ what has come
     @property
     def _is_held(self) -> bool:
-        return self.task is not None or self._paused or self._leaves_turn or self._ends
+        is_silent = self._paused or len(self._replies) > REPLIES_LIMIT
+        return self.task is not None or is_silent or self._ends
 
     def _go_on(self) -> None:
         """As far as nothing has to be waited for."""
@@ -96,7 +97,7 @@ class Connection(SMTP, ABC):
         try:
             while not self._is_held and self._take():
                 pass
-            if not self._is_held:
+            if self.task is None:
                 self._flush()
         except Exception as error:
             self._fail(error)
@@ -134,19 +135,22 @@ class Connection(SMTP, ABC):
 
     # ------------------------------------------------ what is said
     def _flush(self) -> None:
-        if not self._replies or self._ends:
-            return
-        self._said += len(self._replies)
-        self._transport.write(bytes(self._replies))
-        self._replies.clear()
-        if self._said > REPLIES_LIMIT:
-            self._said = 0
-            self._leaves_turn = True
+        """At the end of the loop's turn."""
+        if self._replies and not self._will_write:
+            self._will_write = True
             self.loop.call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
-        self._leaves_turn = False
-        self._go_on()
+        self._will_write = False
+        was_silent = len(self._replies) > REPLIES_LIMIT
+        self._write()
+        if was_silent:
+            self._go_on()
+
+    def _write(self) -> None:
+        if self._replies and not self._ends:
+            self._transport.write(bytes(self._replies))
+            self._replies.clear()
 
     # ------------------------------------------------ the end
     def _fail(self, error: Exception) -> None:
@@ -157,6 +161,8 @@ class Connection(SMTP, ABC):
         """Closes when all is written; a client that doesn't read is not waited for."""
         if self._ends:
             return
+        if not self._is_lost:
+            self._write()
         self._ends = True
         self._closing.set_result(None)
         self._transport.close()

@@ -13,7 +13,7 @@ from functools import partial
 from mta.listener.auth import UNAVAILABLE
 from mta.listener.bdat import begin_chunk, end_chunk
 from mta.listener.chunking import Chunk
-from mta.listener.connection import REPLIES_LIMIT, Connection
+from mta.listener.connection import Connection
 from mta.listener.content import ContentDecoder
 from mta.listener.conversation import Answer, Conversation, Next
 from mta.listener.gate import Gate
@@ -151,7 +151,6 @@ class SubmissionSession(Connection):
             self._transport.abort()
             return
         self._replies += wire(Reply(421, enhanced, f"{self._settings.hostname} {text}"))
-        self._flush()
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -189,22 +188,15 @@ class SubmissionSession(Connection):
             return self._conversation.hear(line.text, line.cut)
         except Exception as error:
             self._conversation.reset()
-            return Answer(wire(self._trouble(error)), Next.FLUSH)
+            return Answer(wire(self._trouble(error)))
 
     def _act_on(self, answer: Answer) -> None:
         self._replies += answer.octets
         if answer.refused is not None:
             self._intake.turned_away(str(self._client()), *answer.refused, self._conversation.user)
-        if answer.then is Next.LISTEN:
-            if len(self._replies) > REPLIES_LIMIT:
-                self._flush()
-            return
-        if answer.then is not Next.FLUSH:
-            self._begin(answer)
-        self._flush()
-
-    def _begin(self, answer: Answer) -> None:
         match answer.then:
+            case Next.LISTEN:
+                pass
             case Next.CONTENT:
                 self._begin_content()
             case Next.CHUNK if answer.chunk is not None:
@@ -216,7 +208,6 @@ class SubmissionSession(Connection):
             case Next.TLS:
                 self._begin_tls()
             case Next.CLOSE:
-                self._flush()
                 self._hang_up()
 
     def _client(self) -> Client:
@@ -252,10 +243,9 @@ class SubmissionSession(Connection):
     def _begin_tls(self) -> None:
         """What a client sends before it has read 220 is not from inside TLS: whoever does that is not spoken with any more.
         From 220 on all that arrives belongs to the handshake."""
-        self._flush()
+        self._write()
         if not self._inbox.is_empty:
             self._replies += wire(_SAID_IN_CLEAR)
-            self._flush()
             self._hang_up()
         elif self._has_eof:  # the handshake would not hear of it
             self._hang_up()
@@ -291,6 +281,7 @@ class SubmissionSession(Connection):
         decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
         self._replies += _GO_AHEAD
         self._content, self._receives_content = content, True
+        self._flush()
         self._take_next = partial(SubmissionSession._take_content, decoder=decoder, content=content)
 
     def _take_content(self, decoder: ContentDecoder, content: ContentBuffer) -> bool:
@@ -317,7 +308,6 @@ class SubmissionSession(Connection):
             conversation.reset()
             self._receives_content = self._commits = False
             self._made_progress()
-        self._flush()
 
     def _begin_chunk(self, chunk: Chunk) -> None:
         """The transaction ends with the last chunk; where one is lost, it waits for RSET."""
@@ -352,4 +342,3 @@ class SubmissionSession(Connection):
         finally:
             self._receives_content = self._commits = False
             self._made_progress()
-        self._flush()
