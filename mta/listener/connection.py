@@ -1,9 +1,9 @@
 """One client's connection: octets in, replies out, and how much of both is kept.
 
-aiosmtpd's protocol is the base, of which asyncio's flow control alone is left: its stream reader, and a task that is woken
-for each line, cost more than what is done with the lines, and a task that reads is one that a client who hangs up ends in
-the middle of a commit. Here what arrives is dealt with where it arrives; a task is there only while something has to be
-waited for.
+aiosmtpd's protocol is the base, of which asyncio's flow control alone is left. Its command loop takes a bare LF for a line
+end and is cancelled by a client who hangs up, in the middle of a commit; a stream reader and a task for each session cost a
+turn of the loop for each line, and a sixth of what a connection costs. Here what arrives is dealt with where it arrives; a
+task is there only while something has to be waited for.
 
 Rules: what is waited for holds the session: nothing the client sends meanwhile is looked at, and beyond a limit nothing is
 read. What is waited for is never cancelled. A client that takes no replies is not heard; one that sends without a pause
