@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from mta.model.envelope import MailClass
 from mta.model.events import Fact
 from mta.model.outcome import Observation, Verdict
@@ -205,8 +207,7 @@ LOGIN_MECHANISMS = ("PLAIN", "LOGIN")
 """By which `Session.authenticate` can log in, the best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvelopeReplies:
+class EnvelopeReplies(Struct, frozen=True):
     """The replies to one MAIL, its RCPTs in order, and DATA. Those not asked for, because the one before decided, are
     missing: `rcpts` may be shorter than the recipients, `data` None."""
 
@@ -345,8 +346,7 @@ class Timeouts:
     quit: float = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """With whom a hop shares its limits (`name`): connections at once, transactions of each (None: the usual)."""
 
     name: str
@@ -386,8 +386,7 @@ class Sessions(Protocol):
 
 
 # ---------------------------------------------------------------- between the scheduler and a delivery
-@dataclass(frozen=True, slots=True)
-class DeliveryOutcome:
+class DeliveryOutcome(Struct, frozen=True):
     """What a delivery came to, as far as its destination is concerned. `idle`: nothing was due. `trouble`: the verdict that
     befell the destination as a whole, on mail of `mail_class`; `rest` in seconds, where it is known how long. `contents`:
     how often content was sent. `crowded`: how many connections were open beside one that a server refused as one too

@@ -1,11 +1,10 @@
 """What is due, fair over classes and destinations, asleep until the next instant.
 
-Rules: the backlog stays in the spool; what is kept here grows with destinations and sessions, not with messages. Every
-turn, which is one claim and what becomes of it, is its own task, and its end decides whose turn is next (`policy.agenda`
-has the rules). When a lane's next mail is due is told by each claim; the spool is asked for it only where a turn found
-nothing. Instants of mail are wall time, looked at again with every ring (one comes when the clock has stepped); rests are
-of the loop's monotonic clock. What is learned of destinations, and what is left of their rates, is kept in the spool
-(`ledger`).
+Rules: the backlog stays in the spool; what is kept here grows with destinations and sessions, not with messages. The end
+of every turn, which is one claim and what becomes of it, decides whose turn is next (`policy.agenda` has the rules). When a
+lane's next mail is due is told by each claim; the spool is asked for it only where a turn found nothing. Instants of mail
+are wall time, looked at again with every ring (one comes when the clock has stepped); rests are of the loop's monotonic
+clock. What is learned of destinations, and what is left of their rates, is kept in the spool (`ledger`).
 """
 
 import asyncio
@@ -164,9 +163,8 @@ class Scheduler:
 
     # ------------------------------------------------ turns
     def _start_turns(self) -> None:
-        now = self._time()
-        while not (self._stopping or now < self._paused_until) and (turn := self._agenda.begin(now)) is not None:
-            task = asyncio.create_task(self._turn(turn), name=f"deliver {turn.destination}")
+        while (turn := self._begin()) is not None:
+            task = asyncio.create_task(self._turns(turn), name="deliver")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if (change := self._agenda.next_change) is not None and change < self._asleep_until:
@@ -174,18 +172,27 @@ class Scheduler:
             self._wake()
         self._keep_books()
 
-    async def _turn(self, turn: Turn) -> None:
-        outcome = None
-        try:
-            outcome = await self._deliver(turn)
-        finally:
-            self._end(turn, outcome)
+    def _begin(self) -> Turn | None:
+        now = self._time()
+        return None if self._stopping or now < self._paused_until else self._agenda.begin(now)
+
+    async def _turns(self, turn: Turn | None) -> None:
+        """One, and behind it whichever is next: a task for each would cost more than a look at the agenda."""
+        while turn is not None:
+            last, turn, outcome = turn, None, None
+            try:
+                outcome = await self._deliver(last)
+            finally:
+                self._end(last, outcome)
+                if outcome is not None and not (outcome.trouble or outcome.idle):
+                    turn = self._begin()
+                self._start_turns()
         if outcome is None:
             return
-        if outcome.trouble is not None and self._rests(turn.destination):
-            await self._tell_overdue(turn.destination, outcome.trouble)
-        elif outcome.idle and self._agenda.quiet(turn):
-            await self._until_due(turn)
+        if outcome.trouble is not None and self._rests(last.destination):
+            await self._tell_overdue(last.destination, outcome.trouble)
+        elif outcome.idle and self._agenda.quiet(last):
+            await self._until_due(last)
 
     async def _deliver(self, turn: Turn) -> DeliveryOutcome | None:
         """What it came to; None where it failed for a reason that is not the destination's."""
@@ -211,7 +218,7 @@ class Scheduler:
             self._await((turn.destination, turn.mail_class), following)
 
     def _end(self, turn: Turn, outcome: DeliveryOutcome | None) -> None:
-        """Counts it out, and decides at once who is next."""
+        """Counts it out."""
         now = self._time()
         if outcome is not None and outcome.crowded:
             self._agenda.crowded(turn.destination, outcome.crowded, outcome.refusal, now)
@@ -225,7 +232,6 @@ class Scheduler:
             self._agenda.progress(turn.destination, now)
         self._agenda.end(turn, now, _contents(outcome))
         self._agenda.forget(turn.destination)
-        self._start_turns()
 
     def _rest(self, destination: str, outcome: DeliveryOutcome, verdict: Verdict) -> None:
         it = self._agenda.destinations[destination]

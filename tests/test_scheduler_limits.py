@@ -3,10 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from mta.model.envelope import MailClass
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
@@ -156,7 +157,7 @@ def test_a_server_that_refuses_all_of_a_crowd_is_soon_probed_by_one() -> None:
             if outcome.trouble is None:
                 return outcome
             self.beside = max(0, self.beside - 1)
-            return replace(outcome, crowded=self.beside)
+            return structs.replace(outcome, crowded=self.beside)
 
     play(lambda: Herd(bears={"few.test": 0}, policy=RetryPolicy(600, 2.0, 600, 0.0, 3600, 0, 0)), story)
 

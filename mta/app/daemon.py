@@ -13,6 +13,7 @@ from mta import __version__
 from mta.app import settings
 from mta.app.certificate import Certificate
 from mta.app.relay_passwords import RelayPasswords
+from mta.app.reload import reload
 from mta.app.runtime import Runtime
 from mta.app.signing import SigningKeys
 from mta.app.state import RunningState
@@ -20,7 +21,7 @@ from mta.app.systemd import Notifier
 from mta.app.upkeep import feed_watchdog, purge_for_ever, reconcile_for_ever, watch_clock
 from mta.config.checks import at_doors, warnings
 from mta.config.model import Config
-from mta.config.problems import ConfigError, Problem
+from mta.config.problems import Problem, refuse
 from mta.config.users import NOBODY, Users
 from mta.control.desk import Desk
 from mta.control.server import ControlServer
@@ -31,7 +32,7 @@ from mta.delivery.hosts import HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.route import Router
-from mta.delivery.security import Security, SecurityRules
+from mta.delivery.security import Security
 from mta.delivery.signing import Keyring, Signing
 from mta.delivery.sts import PolicyStore
 from mta.delivery.worker import Delivery
@@ -40,6 +41,7 @@ from mta.listener.settings import ListenerSettings
 from mta.model.door import Door, Scheme
 from mta.model.events import Fact, Trouble
 from mta.observe.metrics import Metrics
+from mta.policy.shares import Shares
 from mta.ports import Observer
 from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
@@ -115,9 +117,9 @@ class Daemon:
     async def start(self, sockets: Iterable[tuple[Scheme, socket.socket]] = ()) -> None:
         sockets = list(sockets)
         self._read_certificate(sockets)
-        self._take_keys(self.runtime.signing_keys(self.config))
+        self.take_keys(self.runtime.signing_keys(self.config))
         self.relay_passwords = self.runtime.relay_passwords(self.config)
-        _refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
+        refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
@@ -149,13 +151,22 @@ class Daemon:
         self.certificate = self.runtime.certificate(self.config)
         if self.certificate.context is None and any(scheme is Scheme.TLS for scheme, _ in sockets):
             advice = "systemd opened a socket named tls for us: expected certificate and key"
-            _refuse([Problem("submission.tls", advice)])
+            refuse([Problem("submission.tls", advice)])
 
     def _build(self) -> None:
+        """In the order in which they need each other."""
+        shares = settings.shares(self.config)
+        self._build_entrance()
+        self._build_way_out(shares)
+        self._build_tls()
+        self._build_delivery(shares)
+        self._build_told()
+
+    def _build_entrance(self) -> None:
         config, world = self.config, self.runtime
         self.suppressions = Suppressions(settings.suppression(config), self.spool, world.clock, self.observe)
         self.listener = Listener(
-            self._listener_settings(),
+            self.listener_settings(),
             self.spool,
             world.clock,
             world.entropy,
@@ -164,22 +175,26 @@ class Daemon:
             world.passwords,
             self.suppressions,
         )
-        shares = settings.shares(config)
+
+    def _build_way_out(self, shares: Shares) -> None:
+        world = self.runtime
         self.pool = SessionPool(ReuseLimits(), shares.share)
         self.router = Router(
             world.resolver,
             world.reachability,
-            settings.routing(config, ()),
+            settings.routing(self.config, ()),
             world.entropy.stream("routing"),
             shares.routed,
         )
-        self.router.destinations = settings.destinations(config, self.relay_passwords.by_route)
-        self._build_tls()
-        self.hosts = hosts = HostMemory()
+        self.router.destinations = settings.destinations(self.config, self.relay_passwords.by_route)
+
+    def _build_delivery(self, shares: Shares) -> None:
+        config, world = self.config, self.runtime
+        self.hosts = HostMemory()
         self.security = Security(world.resolver, self.policies, settings.security(config), self.observe)
-        opener = Opener(world.connector, self.pool, hosts, self.security)
+        opener = Opener(world.connector, self.pool, self.hosts, self.security)
         letters, complaints = Letters(self.spool, self.signing), Complaints(self.observe)
-        means = Means(self.spool, letters, self.pool, opener, self.router, hosts, complaints)
+        means = Means(self.spool, letters, self.pool, opener, self.router, self.hosts, complaints)
         chance = world.entropy.stream("schedule")
         learn = self.suppressions.learn
         self.delivery = Delivery(settings.delivery(config), means, world.clock, chance, self.observe, learn)
@@ -187,13 +202,17 @@ class Daemon:
         self.scheduler = Scheduler(
             settings.scheduler(config), self.spool, world.clock, chance, self.observe, self.delivery, shares
         )
+
+    def _build_told(self) -> None:
+        """Who is told by mail, by a call, at the control socket."""
+        config, world = self.config, self.runtime
         self.reports = Reports(
             settings.reports(config), self.spool, settings.locals_of(config), world.clock, world.entropy, self.observe
         )
         self.alerts = Alerts(settings.alerts(config), self.spool, world.callers, world.clock, self.observe)
         desk = Desk(
             self.spool,
-            RunningState(self.scheduler, hosts, self.metrics, world.clock),
+            RunningState(self.scheduler, self.hosts, self.metrics, world.clock),
             world.clock,
             self.observe,
             settings.hostname(config),
@@ -246,93 +265,15 @@ class Daemon:
             raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
 
     def reload(self, config: Config, users: Users = NOBODY) -> None:
-        """Takes what can change while it runs; what can't is said and waits for a restart. Raises `ConfigError`, and nothing
-        has changed."""
-        _refuse(at_doors(config, self.listener.doors))
-        passwords = self.runtime.relay_passwords(config)
-        for key, old, new in self._fixed(config):
-            if old != new:
-                self.observe(Trouble("warning", f"{key} was changed: a restart is needed for it"))
-        kept = {"hostname": self.config.hostname, "spool": self.config.spool, "control": self.config.control}
-        self.config = config.model_copy(update=kept)
-        self._renew_certificate()
-        self._renew_keys()
-        self.users = users
-        self.listener.settings = self._listener_settings()
-        self.delivery.settings = settings.delivery(self.config)
-        self.suppressions.settings = settings.suppression(self.config)
-        self.scheduler.reconfigure(settings.scheduler(self.config))
-        self.router.rules = settings.routing(self.config, self.listener.endpoints)
-        self._secure_anew(settings.security(self.config))
-        self._reroute(passwords)
-        self.reports.reconfigure(settings.reports(self.config), settings.locals_of(self.config))
-        self.alerts.settings = settings.alerts(self.config)
-        if self.policies is not None:
-            self.policies.allow_private = self.config.delivery.allow_private_addresses
-        if self.tls_reports is not None:
-            self.tls_reports.settings = settings.tls_reports(self.config)
-        self.spool.doorbell.ring_notices()  # there may be a way now
+        """Takes what can change while it runs (`app.reload`). Raises `ConfigError`, and nothing has changed."""
+        reload(self, config, users)
 
-    def _secure_anew(self, rules: SecurityRules) -> None:
-        """What is open may be less than is asked for now."""
-        if rules != self.security.rules:
-            self.security.rules = rules
-            self.pool.renew()
-
-    def _renew_certificate(self) -> None:
-        """One that is no good, or gone, leaves the one before: clients rely on it."""
-        try:
-            found = self.runtime.certificate(self.config)
-        except ConfigError as error:
-            self.observe(Trouble("error", "the certificate is as it was: the new one is wrong", "; ".join(error.lines())))
-            return
-        for problem in found.warnings:
-            self.observe(Trouble("warning", str(problem)))
-        if found.context is not None:
-            self.certificate = found
-
-    def _renew_keys(self) -> None:
-        """One that is no good leaves all as they were: mail must not go out unsigned."""
-        try:
-            found = self.runtime.signing_keys(self.config)
-        except ConfigError as error:
-            self.observe(Trouble("error", "the DKIM keys are as they were: a new one is wrong", "; ".join(error.lines())))
-            return
-        for problem in found.warnings:
-            self.observe(Trouble("warning", str(problem)))
-        self._take_keys(found)
-
-    def _take_keys(self, found: SigningKeys) -> None:
+    def take_keys(self, found: SigningKeys) -> None:
         self.signing_keys = found
         self.signing.keyring = Keyring(found.keys)
 
-    def _reroute(self, passwords: RelayPasswords) -> None:
-        """Where a relay is another, or lets us in now, nothing of what befell it before counts, nor who we were there."""
-        for problem in passwords.warnings:
-            self.observe(Trouble("warning", str(problem)))
-        self.relay_passwords = passwords
-        found = settings.destinations(self.config, passwords.by_route)
-        if found.routes != self.router.destinations.routes:
-            self.hosts.revive()
-            self.pool.renew()
-        self.router.destinations = found
-
-    def _listener_settings(self) -> ListenerSettings:
+    def listener_settings(self) -> ListenerSettings:
         return settings.listener(self.config, self.certificate.context, self.users)
-
-    def _fixed(self, new: Config) -> Iterable[tuple[str, object, object]]:
-        old = self.config
-        yield "hostname", old.hostname, new.hostname or old.hostname
-        for key in ("spool", "control", "dns", "log"):
-            yield f"[{key}]", getattr(old, key), getattr(new, key)
-        yield "submission.listen", old.submission.listen, new.submission.listen
-        yield "submission.socket_mode", old.submission.socket_mode, new.submission.socket_mode
-        if new.submission.tls.certificate is None:  # a new one, or the first, is taken at once
-            yield "[submission.tls]", old.submission.tls.certificate, None
-        yield "lanes.fair_by", old.lanes.fair_by, new.lanes.fair_by
-        yield "tls.mta_sts", old.tls.mta_sts, new.tls.mta_sts
-        yield "tls.report", old.tls.report, new.tls.report
-        yield "[delivery.timeouts]", old.delivery.timeouts, new.delivery.timeouts
 
     # ------------------------------------------------ stop
     async def stop(self) -> None:
@@ -362,9 +303,3 @@ class Daemon:
             await work
         except Exception as error:
             self.observe(Trouble("error", f"the {what} did not stop in order", repr(error)))
-
-
-def _refuse(problems: Iterable[Problem]) -> None:
-    """Raises `ConfigError` if there are any."""
-    if found := [*problems]:
-        raise ConfigError("the configuration", found)

@@ -4,8 +4,8 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from mta.config.fields import IpNetwork
 from mta.config.model import Alerts, Config, Dkim, Submission
+from mta.config.places import IpNetwork
 from mta.config.problems import Problem
 from mta.config.routes import route_contradictions, route_warnings
 from mta.model.address import parse_address

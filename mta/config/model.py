@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 
-from mta.config import fields
-from mta.config.fields import Endpoint, IpNetwork
+from mta.config import fields, places
+from mta.config.places import Endpoint, IpNetwork
 from mta.model.door import Door
 from mta.model.envelope import MailClass
 from mta.model.tls import TlsLevel
@@ -40,7 +40,7 @@ def _socket_path(value: object, info: ValidationInfo) -> Path:
 
 
 def _door(value: object, info: ValidationInfo) -> Door:
-    return fields.door(value, _base(info))
+    return places.door(value, _base(info))
 
 
 def _secret_file(value: object, info: ValidationInfo) -> str:
@@ -61,15 +61,15 @@ DurationOrZero = Annotated[float, PlainValidator(fields.duration_or_zero)]
 Size = Annotated[int, PlainValidator(fields.message_size)]
 SizeOrZero = Annotated[int, PlainValidator(fields.size_or_zero)]
 CommandWords = Annotated[tuple[str, ...], PlainValidator(fields.command)]
-Webhook = Annotated[str, PlainValidator(fields.webhook)]
+Webhook = Annotated[str, PlainValidator(places.webhook)]
 Domain = Annotated[str, PlainValidator(fields.domain)]
 Hostname = Annotated[str, PlainValidator(fields.hostname)]
 Address = Annotated[str, PlainValidator(fields.address)]
-Network = Annotated[IpNetwork, PlainValidator(fields.network)]
+Network = Annotated[IpNetwork, PlainValidator(places.network)]
 ListenDoor = Annotated[Door, PlainValidator(_door)]
 SecretFile = Annotated[str, PlainValidator(_secret_file)]
 FileMode = Annotated[int, PlainValidator(fields.file_mode)]
-Nameserver = Annotated[Endpoint, PlainValidator(fields.nameserver)]
+Nameserver = Annotated[Endpoint, PlainValidator(places.nameserver)]
 AliasName = Annotated[str, PlainValidator(fields.alias_name)]
 Addresses = Annotated[tuple[str, ...], PlainValidator(fields.addresses)]
 SpoolPath = Annotated[Path, PlainValidator(_spool_path)]
@@ -84,9 +84,9 @@ UserName = Annotated[str, PlainValidator(fields.user_name)]
 Hold = Annotated[float, PlainValidator(fields.hold)]
 Match = Annotated[str, PlainValidator(fields.match)]
 Selector = Annotated[str, PlainValidator(fields.selector)]
-Source = Annotated[str, PlainValidator(fields.source)]
+Source = Annotated[str, PlainValidator(places.source)]
 Sharing = Annotated[bool | str, PlainValidator(fields.sharing)]
-Via = Annotated[Relay | None, PlainValidator(fields.via)]
+Via = Annotated[Relay | None, PlainValidator(places.via)]
 
 
 def _sequence(value: object) -> object:

@@ -33,3 +33,9 @@ class ConfigError(Exception):
 
     def _where(self, problem: Problem) -> str:
         return f"{self.source}:{problem.line}" if problem.line else self.source
+
+
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raises `ConfigError` if there are any."""
+    if found := [*problems]:
+        raise ConfigError("the configuration", found)

@@ -5,7 +5,8 @@ once more. What is no mail of others' (a report, an alert) calls nobody: whoever
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mta.model.category import Category
 from mta.model.envelope import Kind, Notice

@@ -9,7 +9,9 @@ looked at before each host and just before MAIL (RFC 2852 section 4.1): what it 
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from mta.delivery.complaints import Complaints
 from mta.delivery.crowd import Crowd

@@ -5,6 +5,8 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from mta.delivery.conversion import seven_bit
 from mta.delivery.signing import Signing
 from mta.model.outcome import Verdict
@@ -14,8 +16,7 @@ from mta.policy.utf8 import Need, need
 from mta.spool.base import Claim, ClaimedRecipient, Spool
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Struct, frozen=True):
     """`size` in octets as sent, without stuffing (RFC 1870 section 5); `chunks` begins anew with each call; `signed` names
     the keys, "" without any."""
 
@@ -36,11 +37,14 @@ class Letters:
         self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
     ) -> Letter | Verdict:
         """For a server that offers `extensions`; or why it can't have this content."""
-        letter = Letter(claim.size, claim.eight_bit, lambda: self.spool.content(claim.queue_id))
+        letter = Letter(claim.size, claim.eight_bit, lambda: self._content(claim))
         if letter.eight_bit and "8BITMIME" not in extensions and _is_taken(claim, recipients, extensions):
             converted = await _converted(letter)
             return converted if isinstance(converted, Verdict) else await self._signed(claim, converted)
         return await self._signed(claim, letter)
+
+    def _content(self, claim: Claim) -> AsyncIterator[bytes]:
+        return _at_hand(claim.content) if claim.content else self.spool.content(claim.queue_id)
 
     async def _signed(self, claim: Claim, letter: Letter) -> Letter | Verdict:
         """Over the octets that would be sent without."""
@@ -48,6 +52,10 @@ class Letters:
         if isinstance(signed, Verdict):
             return signed
         return Letter(letter.size + len(signed.head), letter.eight_bit, signed.chunks, signed.keys)
+
+
+async def _at_hand(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 def _is_taken(claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]) -> bool:

@@ -2,7 +2,8 @@
 `policy.notices`'."""
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mta.model.category import Category
 from mta.model.envelope import DeliverBy, MailClass, Notice
@@ -18,8 +19,7 @@ from mta.policy.wisdom import category
 from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """A verdict on a recipient and where it was had. `refusals` as in `ClaimedRecipient`; `counted` False where nothing
     was tried: then it is due again after `at_least` seconds, whatever its schedule. `relayed`: with a delivery, that the
     sender is to be told of it (`policy.transaction.tells_relay`, `tells_success`). `signed`: the keys that signed it;
@@ -37,8 +37,7 @@ class Conclusion:
     policy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRules:
+class ResultRules(Struct, frozen=True):
     """`doubt_delay` is how long a doubt rests before it is sent again; None: a person decides. `alerts` as in
     `notices_for`."""
 

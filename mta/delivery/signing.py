@@ -9,6 +9,8 @@ be signed waits: it never leaves unsigned, and is not refused.
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.dkim import Digest, Reading, signed_field, signed_octets, unsigned_field
@@ -46,8 +48,7 @@ class Keyring:
         return keys if len(keys) == len(found) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(Struct, frozen=True):
     """`head` is what stands before the content, `keys` what is kept of it with the attempt; `chunks` all of what is sent."""
 
     head: bytes

@@ -66,41 +66,23 @@ class DnsResolver:
         self._slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def mail_exchangers(self, domain: str) -> MxAnswer:
-        try:
-            name = absolute_name(domain)
-        except BadName as flaw:
-            return MxAnswer(Lookup.MALFORMED, detail=str(flaw))
-        found = await self._find((name, dns.rdatatype.MX))
+        found = await self._of(domain, dns.rdatatype.MX)
         records = cast(Sequence[dns.rdtypes.ANY.MX.MX], found.records)
         exchangers = (MailExchanger(record.preference, _host(record.exchange)) for record in records)
         return MxAnswer(found.lookup, tuple(exchangers), found.detail, found.secure)
 
     async def addresses(self, host: str) -> AddressAnswer:
-        try:
-            name = absolute_name(host)
-        except BadName as flaw:
-            return AddressAnswer(Lookup.MALFORMED, detail=str(flaw))
-        four, six = await asyncio.gather(
-            self._find((name, dns.rdatatype.A)), self._find((name, dns.rdatatype.AAAA))
-        )
+        four, six = await asyncio.gather(self._of(host, dns.rdatatype.A), self._of(host, dns.rdatatype.AAAA))
         return _merged(four, six)
 
     async def tlsa(self, host: str, port: int) -> TlsaAnswer:
-        try:
-            name = absolute_name(f"_{port}._tcp.{host}")
-        except BadName as flaw:
-            return TlsaAnswer(Lookup.MALFORMED, detail=str(flaw))
-        found = await self._find((name, dns.rdatatype.TLSA))
+        found = await self._of(f"_{port}._tcp.{host}", dns.rdatatype.TLSA)
         records = cast(Sequence[dns.rdtypes.ANY.TLSA.TLSA], found.records)
         known = (Tlsa(record.usage, record.selector, record.mtype, record.cert) for record in records)
         return TlsaAnswer(found.lookup, tuple(known), found.detail, found.secure)
 
     async def texts(self, name: str) -> TextAnswer:
-        try:
-            asked = absolute_name(name)
-        except BadName as flaw:
-            return TextAnswer(Lookup.MALFORMED, detail=str(flaw))
-        found = await self._find((asked, dns.rdatatype.TXT))
+        found = await self._of(name, dns.rdatatype.TXT)
         records = cast(Sequence[dns.rdtypes.ANY.TXT.TXT], found.records)
         texts = (b"".join(record.strings).decode("utf-8", "backslashreplace") for record in records)
         return TextAnswer(found.lookup, tuple(texts), found.detail, found.secure)
@@ -113,6 +95,13 @@ class DnsResolver:
         found = await self._find((asked, dns.rdatatype.PTR))
         records = cast(Sequence[dns.rdtypes.ANY.PTR.PTR], found.records)
         return TextAnswer(found.lookup, tuple(_host(record.target) for record in records), found.detail, found.secure)
+
+    async def _of(self, name: str, kind: dns.rdatatype.RdataType) -> Finding:
+        """What there is of a kind at a name as it is written."""
+        try:
+            return await self._find((absolute_name(name), kind))
+        except BadName as flaw:
+            return Finding(Lookup.MALFORMED, detail=str(flaw))
 
     # ------------------------------------------------ one answer for all who ask
     async def _find(self, question: _Question) -> Finding:
@@ -201,7 +190,7 @@ def _merged(four: Finding, six: Finding) -> AddressAnswer:
     if addresses:
         secure = all(found.secure for found in (four, six) if found.records)
         return AddressAnswer(Lookup.FOUND, tuple(addresses), secure=secure, canonical=four.canonical or six.canonical)
-    for lookup in (Lookup.TROUBLE, Lookup.NODATA):
+    for lookup in (Lookup.MALFORMED, Lookup.TROUBLE, Lookup.NODATA):
         found = next((found for found in (four, six) if found.lookup is lookup), None)
         if found is not None:
             return AddressAnswer(lookup, detail=found.detail, secure=four.secure and six.secure)

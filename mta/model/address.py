@@ -10,6 +10,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from mta.model.international import BEYOND_ASCII, a_labels, u_labels
 
@@ -92,6 +93,7 @@ def least_quoted(local_part: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", bare) + '"'
 
 
+@lru_cache(maxsize=4096)
 def parse_address(text: str, *, utf8: bool = False) -> Address:
     """An address without angle brackets; the domain may be missing. `utf8`: also one that is not ASCII (RFC 6531). Raises
     `AddressError`."""

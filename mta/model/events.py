@@ -3,14 +3,13 @@
 Every field may hold text from outside: who prints it escapes it.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mta.model.reply import Reply
 from mta.model.tls import TlsPolicy, TlsResult
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """A message is durable; its 250 may be sent."""
 
     queue_id: str
@@ -29,8 +28,7 @@ class Accepted:
     """Who authenticated, "" nobody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """A submission was not stored: its idempotency key, or its Message-ID, was that of `queue_id`. `answer` says what it
     was told: duplicate, other, finished."""
 
@@ -41,8 +39,7 @@ class Repeated:
     client: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A submission was refused after its data, or a connection was turned away."""
 
     client: str
@@ -51,8 +48,7 @@ class Refused:
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempted:
+class Attempted(Struct, frozen=True):
     """A host was tried and the attempt went on to another."""
 
     queue_id: str
@@ -64,8 +60,7 @@ class Attempted:
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """A recipient's result is durable. `outcome` is a timeline event: sent, deferred, failed, dead, in_doubt, held,
     cancelled."""
 
@@ -86,8 +81,7 @@ class Settled:
     """What kind of refusal it was (`model.category`), "" for none, or unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(Struct, frozen=True):
     """A DSN, report or alert is in the spool. `queue_id` is its own, `about` that of the message it tells of ("" for a
     collected report)."""
 
@@ -98,8 +92,7 @@ class Reported:
     recipients: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ordered:
+class Ordered(Struct, frozen=True):
     """A person's verb changed a recipient, or a standing order ("*" is everything)."""
 
     verb: str
@@ -108,8 +101,7 @@ class Ordered:
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Something is wrong with ourselves or our surroundings. `severity` is "warning", "error", or "debug" for details
     that only a developer wants; an error id in `what` links the two."""
 
@@ -118,8 +110,7 @@ class Trouble:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Encrypted:
+class Encrypted(Struct, frozen=True):
     """How encryption with one host of a destination went, or why it was not even begun (RFC 8460 section 4.3). `policies`
     are those that were in force there, `lines` the text of each as it was published, joined by line feeds; `domain` is the
     policy domain."""

@@ -4,8 +4,9 @@ An `Observation` is a fact of one phase of the SMTP conversation. `policy.classi
 now (`Action`, `Change`) and, where something is decided, the `Verdict`.
 """
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
+
+from msgspec import Struct
 
 from mta.model.reply import Reply
 from mta.model.tls import TlsResult
@@ -50,8 +51,7 @@ class Seen(StrEnum):
     TIMEOUT = "timeout"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One fact. `reply` is the server's reply; for MALFORMED, LOST and TIMEOUT a reply without code that says what
     happened. `tls`, in the phase TLS alone: what was wrong with the server's proof of who it is, None: nothing, or the
     handshake did not come that far."""
@@ -78,8 +78,7 @@ class Scope(StrEnum):
     DESTINATION = "destination"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What an observation decides for the recipients in its scope. `status` is an RFC 3463 code; `reply` is what the
     server said or what we found. `in_doubt`: the final dot went out and its reply was not read (RFC 1047)."""
 
@@ -132,8 +131,7 @@ class Change(StrEnum):
     """These recipients go into the next transaction at once (452 4.5.3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """What to do about an observation. `change` is set with SAME alone, `verdict` with all but GO and SAME (with DROP
     and NEXT it says what the host gets blamed for)."""
 

@@ -6,17 +6,20 @@ stored, logged and printed. A finding of our own (no such domain, null MX) is a 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec import Struct
 
 from mta.model.text import safe_text
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?=\s|$)")
 TEXT_LIMIT = 2000
 """Characters of a reply's text that are kept."""
+_SHORT = 100
+"""Octets of a line that is worth being remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What a server said, or what we found. `enhanced` is as the server gave it (`status` is what it is worth);
     `text` has its lines joined by a blank and no enhanced codes."""
 
@@ -42,6 +45,17 @@ class Reply:
 
 def parse_reply(code: int, lines: Sequence[bytes | str]) -> Reply:
     """A `Reply` from a code and the text of its lines (what stands behind the code and its separator)."""
+    short = len(lines) == 1 and len(lines[0]) <= _SHORT
+    return _parsed_before(code, lines[0]) if short else _parsed(code, lines)
+
+
+@lru_cache(maxsize=1000)
+def _parsed_before(code: int, line: bytes | str) -> Reply:
+    """A server says the same to most commands."""
+    return _parsed(code, (line,))
+
+
+def _parsed(code: int, lines: Sequence[bytes | str]) -> Reply:
     enhanced: str | None = None
     texts: list[str] = []
     for raw in lines:

@@ -35,6 +35,7 @@ _ORDERS = {
     "suppression remove": "suppression_removed",
 }
 _REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted", "tls-report": "tls_reported"}
+_EVERY_MESSAGE = frozenset({"accepted", "sent"})
 _NEEDS_A_LOOK = frozenset({"dead", "in_doubt"})
 
 Value = str | int | float | None
@@ -46,7 +47,10 @@ Layout = Callable[[Pairs], str]
 class Sink(Protocol):
     """Takes whole lines; neither raises nor blocks."""
 
-    def __call__(self, line: bytes) -> None: ...
+    def __call__(self, line: bytes, soon: bool = False) -> None:
+        """`soon`: a moment later is early enough."""
+        ...
+
     def take_lost(self) -> int:
         """How many lines it could not take since the last call."""
         ...
@@ -74,11 +78,11 @@ class LogLines:
             return
         if lost := self._sink.take_lost():
             self._write(now, "warning", "log_lines_lost", (("count", lost),))
-        self._write(now, level, event, _details(fact))
+        self._write(now, level, event, _details(fact), soon=event in _EVERY_MESSAGE)
 
-    def _write(self, now: float, level: str, event: str, details: Pairs) -> None:
+    def _write(self, now: float, level: str, event: str, details: Pairs, *, soon: bool = False) -> None:
         line = self._layout((("ts", self._timestamp(now)), ("level", level), ("event", event), *details))
-        self._sink(f"{line}\n".encode())
+        self._sink(f"{line}\n".encode(), soon)
 
     def _timestamp(self, now: float) -> str:
         """RFC 3339, UTC, milliseconds."""

@@ -2,18 +2,27 @@
 
 Rules: nothing here raises, or blocks for longer than a disk does. A pipe, socket or terminal is written to only while
 it says that it takes some, at most `CHUNK` octets at a time (what a pipe that is ready promises to take); what it does
-not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted. Lines of one turn of the
-event loop go out together: a write for each costs as much as the line.
+not take waits in at most `BACKLOG_LIMIT` octets; beyond that whole lines are lost and counted. Lines that are no
+news to anybody (what is accepted and sent) are written together, once a turn of the event loop: a write for each would be a
+tenth of a message's work.
 """
 
 import asyncio
 import os
 import select
+import stat
 
 CHUNK = select.PIPE_BUF
 BACKLOG_LIMIT = 1024 * 1024
 RETRY_INTERVAL = 0.1
 """Seconds until what waits is tried again, if no line comes meanwhile."""
+
+
+def _is_file(fd: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode)
+    except OSError:  # closed
+        return False
 
 
 class DescriptorSink:
@@ -25,15 +34,19 @@ class DescriptorSink:
         self._poll.register(fd, select.POLLOUT)
         self._backlog = bytearray()
         self._lost = 0
-        self._is_due = False
+        self._retrying = self._writing = False
+        self._chunk = BACKLOG_LIMIT if _is_file(fd) else CHUNK
 
-    def __call__(self, line: bytes) -> None:
+    def __call__(self, line: bytes, soon: bool = False) -> None:
+        """`soon`: when what is being done now is done; else before this returns."""
         if len(self._backlog) + len(line) > BACKLOG_LIMIT:
             self._lost += 1
             return
         self._backlog += line
-        if len(self._backlog) >= CHUNK or not self._flush_in(0):
+        if not soon:
             self.flush()
+        elif not self._writing:
+            self._write_soon()
 
     def take_lost(self) -> int:
         """How many lines were lost since the last call; 0 while others still wait, since a word about it would too."""
@@ -42,29 +55,35 @@ class DescriptorSink:
         lost, self._lost = self._lost, 0
         return lost
 
+    def _write_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(self.flush)
+        except RuntimeError:
+            self.flush()
+        else:
+            self._writing = True
+
     def flush(self) -> None:
         """Writes what the descriptor takes now; the rest is tried again later."""
+        self._writing = False
         while self._backlog and self._poll.poll(0):  # a hang-up is ready too: the write tells
             try:
-                del self._backlog[: os.write(self._fd, self._backlog[:CHUNK])]
+                del self._backlog[: os.write(self._fd, self._backlog[: self._chunk])]
             except BlockingIOError:
                 break
             except OSError:  # closed, or a full disk: what is kept for it would only be late
                 self._lost += self._backlog.count(b"\n")
                 self._backlog.clear()
-        if self._backlog:
-            self._flush_in(RETRY_INTERVAL)
+        if self._backlog and not self._retrying:
+            self._retry_later()
 
-    def _flush_in(self, seconds: float) -> bool:
-        """Whether that will happen: not before the loop's start or after its end."""
-        if not self._is_due:
-            try:
-                asyncio.get_running_loop().call_later(seconds, self._come_due)
-            except RuntimeError:
-                return False
-            self._is_due = True
-        return True
+    def _retry_later(self) -> None:
+        try:
+            asyncio.get_running_loop().call_later(RETRY_INTERVAL, self._retry)
+        except RuntimeError:  # before the loop's start or after its end: the next line, or `flush`
+            return
+        self._retrying = True
 
-    def _come_due(self) -> None:
-        self._is_due = False
+    def _retry(self) -> None:
+        self._retrying = False
         self.flush()

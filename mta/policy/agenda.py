@@ -68,7 +68,8 @@ class Agenda:
         """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended."""
         it = self._known(turn.destination, now)
         self._add(it, turn.mail_class, min(it.due[turn.mail_class] + 2, max(1, self._most(it.group))))
-        self._line_up(turn.destination, now)
+        if turn.destination not in it.group.lines[turn.mail_class]:
+            self._line_up(turn.destination, now)
 
     def no_more(self, turn: Turn, now: float) -> None:
         """`turn` was told by the spool that nothing else is due: so it is, unless there was news since it began."""
@@ -114,7 +115,7 @@ class Agenda:
             running[mail_class] += 1
         it.site.running += 1
         if group.allowance is not None:
-            group.allowance.ready -= 1
+            group.allowance.use(now)
         group.lines[mail_class].pop(destination)
         self._lines[mail_class].pop(group.name, None)
         self._line_up(destination, now)
@@ -127,7 +128,7 @@ class Agenda:
             running[mail_class] -= 1
         turn.site.running -= 1
         if turn.allowance is not None:
-            turn.allowance.ready += 1 - contents
+            turn.allowance.used(contents)
         self._regroup(turn.destination, now)
         self._line_up(turn.destination, now)
         if group is not self.destinations[turn.destination].group:
@@ -304,11 +305,11 @@ class Agenda:
         it = self.destinations.get(destination)
         if it is None:
             return
-        for mail_class in CLASSES:
-            if not it.waits(mail_class, now):
-                it.group.lines[mail_class].pop(destination, None)
-            elif destination not in it.group.lines[mail_class]:
-                it.group.lines[mail_class][destination] = None
+        for mail_class, line in zip(CLASSES, it.group.lines, strict=True):
+            if not it.due[mail_class] or not it.waits(mail_class, now):
+                line.pop(destination, None)
+            elif destination not in line:
+                line[destination] = None
         self._line_up_group(it.group, now)
 
     def _line_up_group(self, group: Group, now: float) -> None:

@@ -40,6 +40,15 @@ class Allowance:
         self.rate, self.ready = rate, min(self.ready, rate.burst)
         self._refill(now)
 
+    def use(self, now: float) -> None:
+        """One message begins. What came until now came to a bucket that had this token still in it."""
+        self._refill(now)
+        self.ready -= 1
+
+    def used(self, messages: int) -> None:
+        """So many were sent where one had begun. A token that comes back finds the bucket full at most."""
+        self.ready = min(self.ready + 1 - messages, self.rate.burst)
+
     def wants(self) -> bool:
         """Whether more should be fetched."""
         return not self.asked and self.ready <= self.block // 2

@@ -7,15 +7,15 @@ it fits both the reply's digit and what is decided, else the table's.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from mta.model.outcome import Action, Change, Disposition, Observation, Phase, Ruling, Scope, Seen, Verdict
 from mta.model.reply import Reply, finding
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What a ruling depends on besides the observation. `parameters`: MAIL had optional ones, `rcpt_parameters`: so had
     RCPT; `accepted`: recipients of this transaction so far; `tls`: in use; `repeated`: changes already made with this host
     in this attempt; `relay`: the host is one of ours, by the configuration."""

@@ -16,7 +16,8 @@ probes it. Failures in a rest do not count again. Urgent mail rests for a second
 not to wait for what befell a newsletter. Instants are of a monotonic clock, in seconds.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mta.model.envelope import MailClass
 from mta.policy.schedule import URGENT_REST
@@ -27,8 +28,7 @@ _ROUNDING = 1e-9
 
 
 # ---------------------------------------------------------------- how many
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """`allowed` sessions at once; `credit` is the part of one more that was earned."""
 
     allowed: int
@@ -61,8 +61,7 @@ PROBE = Window(1)
 
 
 # ---------------------------------------------------------------- when none
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """How a destination stands: `failures` in a row that were a cohort's, and how much of one is gathered (`missed`);
     resting until an instant, for urgent mail until another."""
 

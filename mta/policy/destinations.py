@@ -6,6 +6,8 @@ Rules: of the tables of a kind the first that matches holds, whole; what it does
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from mta.model.tls import TlsLevel
 from mta.policy.rates import Rate
 
@@ -69,8 +71,7 @@ class RouteRule:
         return f"{via.login}{asked} from {','.join(self.source)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Of all that share them: `sessions` at once, `messages` of each session, messages in a time; None: not said.
     `one_site`: they go to the same servers, so that what befalls one befalls all."""
 

@@ -9,7 +9,10 @@ sessions of one destination and for all sessions together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
+
+from msgspec import Struct
 
 from mta.model.envelope import MailClass
 
@@ -36,8 +39,7 @@ class LaneRules:
     bulk_share: float = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """The classes that may start a session now: those that are owed one, then the others, the highest first."""
 
     owed: tuple[MailClass, ...] = ()
@@ -49,8 +51,11 @@ class Order:
 
 
 NOBODY = Order()
+_ALONE = [Order(others=(it,)) for it in CLASSES]
+"""Who waits alone is first, owed or not."""
 
 
+@lru_cache(maxsize=1000)
 def reserve(rules: LaneRules, cap: int) -> int:
     """The sessions of `cap` that only urgent mail may use."""
     if cap < PARTED_FROM:
@@ -66,10 +71,12 @@ def owed_sessions(rules: LaneRules, cap: int) -> int:
 
 def order(rules: LaneRules, cap: int, running: Counts, waiting: Sequence[bool], turns: Turns) -> Order:
     """Who may start, with these sessions `running` of `cap`, and who is first."""
-    if sum(running) >= cap:
+    if not any(waiting) or sum(running) >= cap:
         return NOBODY
     ordinary = running[MailClass.NORMAL] + running[MailClass.BULK] < cap - reserve(rules, cap)
     may = [it for it in CLASSES if waiting[it] and (ordinary or it is MailClass.URGENT)]
+    if len(may) < 2:  # mostly so, and asked several times for each message
+        return _ALONE[may[0]] if may else NOBODY
     owed = [it for it in may if it is not MailClass.URGENT and _is_owed(rules, cap, running, turns, it)]
     owed.sort(key=lambda it: (running[it], it))
     return Order(tuple(owed), tuple(it for it in may if it not in owed))

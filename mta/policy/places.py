@@ -7,6 +7,8 @@ that share (`Group`). Instants are of a monotonic clock, in seconds.
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from mta.model.envelope import MailClass
 from mta.policy.allowance import Allowance
 from mta.policy.concurrency import WELL, Standing, Window
@@ -73,8 +75,7 @@ class Destination:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One that has begun. `news` is the lane's count at that moment; it counts in `group`, `site` and `allowance` to its
     end."""
 

@@ -10,6 +10,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.model.tls import TlsDemand, TlsLevel, TlsPolicy
@@ -100,7 +102,7 @@ def softened(verdict: Verdict) -> Verdict:
     """A host's refusal of us, on a route that has a relay. A verdict on the mail itself, from what the host offers, stays
     what it is."""
     own = verdict.phase is Phase.MAIL or verdict.disposition is not Disposition.PERMANENT
-    return verdict if own else replace(verdict, disposition=Disposition.TRANSIENT)
+    return verdict if own else structs.replace(verdict, disposition=Disposition.TRANSIENT)
 
 
 def _later(verdict: Verdict) -> Verdict:

@@ -16,6 +16,8 @@ Rules:
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import Struct, structs
+
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.model.tls import OPPORTUNISTIC, StsMode, StsPolicy, Tlsa, TlsDemand, TlsLevel, TlsPolicy, TlsResult
@@ -28,8 +30,7 @@ _DIGEST_SIZES = {1: 32, 2: 64}
 _NEVER = TlsDemand(TlsPolicy.NONE, wanted=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What a message asks. `required`: REQUIRETLS; `optional`: `TLS-Required: No`. `counted` False: it is a report on
     encryption, which is not reported on itself (RFC 8460 section 3)."""
 
@@ -262,8 +263,9 @@ def of_host(verdict: Verdict, demand: TlsDemand, needs: Needs) -> Verdict:
     said = f"{verdict.phase.upper()} was answered with {verdict.reply}" if verdict.reply.code else verdict.reply.text
     final = needs.required and verdict.status == "4.7.10"
     status = "5.7.10" if final else verdict.status
-    found = replace(verdict, status=status, reply=finding(status, f"encryption is required ({demand.policy}): {said}"))
-    return replace(found, disposition=Disposition.PERMANENT, phase=Phase.STARTTLS) if final else found
+    reply = finding(status, f"encryption is required ({demand.policy}): {said}")
+    found = structs.replace(verdict, status=status, reply=reply)
+    return structs.replace(found, disposition=Disposition.PERMANENT, phase=Phase.STARTTLS) if final else found
 
 
 def requiretls(extensions: Mapping[str, str], *, verified: bool, strict: bool) -> tuple[str, ...] | Verdict:

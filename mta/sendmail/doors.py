@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mta.config.document import Document, read_document
-from mta.config.fields import door
+from mta.config.places import door
 from mta.config.problems import ConfigError, Problem
 from mta.control.errors import Exit
 from mta.model.door import Door, Scheme

@@ -6,7 +6,8 @@ also where the server repeats it.
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mta.ports import LOGIN_MECHANISMS
 from mta.smtp.replies import Answer

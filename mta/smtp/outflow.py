@@ -8,6 +8,10 @@ from mta.smtp.replies import Answer
 from mta.smtp.stuffing import DotStuffer
 from mta.smtp.wire import Wire
 
+REST = 16 * 1024
+"""Octets that go with the dot at most: what TCP takes at once, so that the time in which it is not known whether all has
+gone out is no longer than with the dot alone."""
+
 
 class Outflow:
     """`timeout` in seconds, for each write to be taken."""
@@ -27,18 +31,23 @@ class Outflow:
             return self._stalled()
         return self._wire.news()
 
-    async def dotted(self, chunks: AsyncIterator[bytes]) -> Answer | None:
-        """All of it stuffed, without the final dot, until TCP has taken it."""
-        stuffer = DotStuffer()
+    async def dotted(self, chunks: AsyncIterator[bytes]) -> Answer | bytes:
+        """Stuffed, without the final dot, until TCP has taken it: all but a small rest, which is given back, to go in one
+        write with its dot. That is the whole of most messages, and a write costs as much as much of our own work."""
+        stuffer, rest = DotStuffer(), b""
         async for chunk in chunks:
             for piece in stuffer.pieces(chunk):
-                if answer := await self.write(piece):
+                if rest and (answer := await self.write(rest)):
                     return answer
-        if answer := await self.write(stuffer.finish()):
-            return answer
+                rest = piece
+        rest += stuffer.finish()
+        if len(rest) > REST:
+            if answer := await self.write(rest):
+                return answer
+            rest = b""
         if not await self._wire.flushed(self._timeout):
             return self._stalled()
-        return self._wire.news()
+        return self._wire.news() or rest
 
     def _stalled(self) -> Answer:
         return Answer(Seen.TIMEOUT, None, (f"the server took no content for {self._timeout:g} s".encode(),))

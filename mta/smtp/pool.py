@@ -88,19 +88,21 @@ class SessionPool:
             if not waiting:
                 del self._idle[destination]
             kept.expiry.cancel()
-            if self._fit(destination, kept.session):
+            if self._fit(self._share(destination), kept.session):
                 return kept.session
             self.dismiss(destination, kept.session)
         return None
 
     def give(self, destination: str, session: Session) -> None:
-        if not self._fit(destination, session):
+        share = self._share(destination)
+        if not self._fit(share, session):
             self.dismiss(destination, session)
             return
         expiry = asyncio.get_running_loop().call_later(self._limits.idle, self._expire, destination, session)
         self._idle.setdefault(destination, []).append(_Idle(session, expiry))
-        share = self._share(destination)
-        wanted = self._freed.keys() & {share.name, *self._counted[destination]}  # who shares may have changed since
+        wanted = set[str]()
+        if self._freed:
+            wanted = self._freed.keys() & {share.name, *self._counted[destination]}  # who shares may have changed since
         if self._open[share.name] > share.sessions:
             wanted.add(share.name)
         for name in wanted:
@@ -154,8 +156,8 @@ class SessionPool:
             del self._idle[destination]
         self._end(session, self._uncounted(destination, wanted))
 
-    def _fit(self, destination: str, session: Session) -> bool:
+    def _fit(self, share: Share, session: Session) -> bool:
         age = asyncio.get_running_loop().time() - session.opened_at
-        most = self._share(destination).transactions or self._limits.transactions
+        most = share.transactions or self._limits.transactions
         young = age < self._limits.age and session.opened_at > self._renewed_at
         return young and session.usable and session.transactions < most

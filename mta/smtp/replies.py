@@ -8,7 +8,8 @@ before it. Memory is bounded by the limits on lines, whatever a server sends.
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mta.model.outcome import Observation, Phase, Seen
 from mta.model.reply import finding, parse_reply
@@ -23,8 +24,7 @@ _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])(.*))?\Z", re.DOTALL)
 _KEYWORD = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:[ =](.*))?\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came, or did not come, where a reply was due. REPLY: `code` and the text of each line. MALFORMED: the lines as
     they came. LOST and TIMEOUT: what happened, in words."""
 

@@ -2,9 +2,9 @@
 RFC 2920; RFC 3030; RFC 3207; RFC 1047).
 
 Rules: the phase of every observation says how far the final dot, or the last chunk, has gone: BODY and BDAT mean that no
-octet of it was given to TCP, FINAL that it was. Nothing is sent while an answer is owed or something unasked has come;
-chunks may be ahead of their answers. After LOST, TIMEOUT, MALFORMED, a cancellation or an exception the connection is
-closed, never reset and used again.
+octet of it was given to TCP, FINAL that it was. Small content goes with its dot. Nothing is sent while an answer is owed or
+something unasked has come; chunks may be ahead of their answers. After LOST, TIMEOUT, MALFORMED, a cancellation or an
+exception the connection is closed, never reset and used again.
 """
 
 import asyncio
@@ -212,12 +212,13 @@ class SmtpSession:
         with self._closed_by_exceptions():
             if self._inbox.in_step:
                 raise RuntimeError("content is sent after a 354 alone")
-            if (answer := await Outflow(self._wire, self._timeouts.data).dotted(chunks)) is None:
-                await gate()
-                answer = self._wire.news()
-            if answer is not None:
+            rest = await Outflow(self._wire, self._timeouts.data).dotted(chunks)
+            if not isinstance(rest, bytes):
+                return self._stopped(Phase.BODY, rest)
+            await gate()
+            if (answer := self._wire.news()) is not None:
                 return self._stopped(Phase.BODY, answer)
-            self._wire.write(b".\r\n")
+            self._wire.write(rest + b".\r\n")
             return await self._final()
 
     async def chunks(

@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from mta.doorbell import Doorbell
 from mta.model.envelope import DeliverBy, DoubtOrder, Kind, MailClass, NewMessage, Notice
 from mta.model.lifecycle import Event, Status
@@ -82,8 +84,7 @@ class ContentBuffer(Protocol):
 
 
 # ---------------------------------------------------------------- claims
-@dataclass(frozen=True, slots=True)
-class ClaimedRecipient:
+class ClaimedRecipient(Struct, frozen=True):
     """`status` is PENDING or IN_DOUBT; `attempts` those made before this one; `refusals` how many of the last attempts
     in a row ended with every host refusing us in its greeting (Table A, banner). `remote_host` and `remote_address` are
     those of the last doubt, "" without one; `reply` is the last one stored."""
@@ -106,8 +107,7 @@ class ClaimedRecipient:
     """The DKIM keys that the content of the last doubt was signed with, as `mark_in_doubt` was given them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Some due recipients of one message at one destination, ours until `settle` or `release`. `following` is when the
     next of this destination and class is due, without these; None: nothing else waits unclaimed."""
 
@@ -135,10 +135,11 @@ class Claim:
     utf8: bool = False
     require_tls: bool = False
     tls_optional: bool = False
+    content: bytes = b""
+    """All of the content where it is small, b"" where it is to be read (`Spool.content`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A host that was tried on the way to a result: becomes an `attempt` of the timeline."""
 
     host: str
@@ -148,8 +149,7 @@ class Trial:
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientResult:
+class RecipientResult(Struct, frozen=True):
     """What an attempt came to for one recipient. `event` is DELIVERED, DEFERRED, DOUBTED, REFUSED or GAVE_UP;
     `next_attempt_at` goes with DEFERRED, and with DOUBTED where it is to be retried (None: waits for a person).
     `counted` False: no attempt was made (the destination rests), the count stays. `doubted`: the reply to
@@ -175,8 +175,7 @@ class RecipientResult:
     and what the encryption had to satisfy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """All that one attempt came to. Recipients of the claim without a result go back as they were, due at once."""
 
     claim: Claim
@@ -184,8 +183,7 @@ class Settlement:
     trials: tuple[Trial, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     """What became of a recipient: differs from the result where a person ordered `hold` or `cancel` meanwhile."""
 
     recipient_id: int

@@ -179,26 +179,51 @@ class _RolledBack(Exception):
         self.place, self.cause = place, cause
 
 
+class _Failed(Exception):
+    """An operation failed in a transaction that can't undo it alone."""
+
+
 def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection) -> tuple[list[object], Effects]:
     """One transaction: an outcome (a value or an exception) for each operation. Raises when nothing was committed; the
-    connection is out of the transaction then and can be used again."""
-    effects = Effects()
+    connection is out of the transaction then and can be used again. Operations seldom fail: only where one does, all are
+    run again, each in a savepoint, which costs about as much as a statement and keeps copies of the pages."""
     with claims.lock if any(operation.exclusive for operation in batch) else contextlib.nullcontext():
-        db.execute("BEGIN IMMEDIATE")
         try:
-            outcomes = [_run_one(db, operation, effects, place) for place, operation in enumerate(batch)]
-            _write_totals(db, effects)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+            outcomes, effects = _transaction(db, batch, _run_plainly if len(batch) > 1 else _run_guarded)
+        except _Failed:
+            outcomes, effects = _transaction(db, batch, _run_guarded)
         with claims.lock:
             claims.end(effects.ended)
     return outcomes, effects
 
 
-def _run_one(db: sqlite3.Connection, operation: Operation, effects: Effects, place: int) -> object:
+def _transaction(
+    db: sqlite3.Connection,
+    batch: Sequence[Operation],
+    run: Callable[[sqlite3.Connection, Operation, Effects, int], object],
+) -> tuple[list[object], Effects]:
+    effects = Effects()
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        outcomes = [run(db, operation, effects, place) for place, operation in enumerate(batch)]
+        _write_totals(db, effects)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return outcomes, effects
+
+
+def _run_plainly(db: sqlite3.Connection, operation: Operation, effects: Effects, place: int) -> object:
+    effects.now = operation.now
+    try:
+        return complete(lambda db: operation.work(db, effects), db)
+    except Exception as error:
+        raise _Failed from error
+
+
+def _run_guarded(db: sqlite3.Connection, operation: Operation, effects: Effects, place: int) -> object:
     effects.now = operation.now
     before = len(effects.changes)
     db.execute("SAVEPOINT operation")

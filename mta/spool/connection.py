@@ -6,12 +6,13 @@ back and not trusted: after a 250 the message survives a power cut (RFC 5321 sec
 readers can't.
 """
 
+import asyncio
 import errno
 import sqlite3
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import aiosqlite
 
@@ -52,6 +53,61 @@ class ThreadConnection:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class Together:
+    """A connection to which everything that waits goes at once: a trip to its thread costs more than most of what is asked
+    there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: list[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = []
+        self._trips: asyncio.Task[None] | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self.submit(work)
+
+    def submit(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        """As `run`, begun at once."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((work, done))
+        if self._trips is None:
+            self._trips = asyncio.create_task(self._travel())
+        return done
+
+    async def _travel(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._trip(batch)
+        finally:
+            self._trips = None
+
+    async def _trip(self, batch: list[tuple[Callable[[sqlite3.Connection], Any], "asyncio.Future[Any]"]]) -> None:
+        works = [work for work, _ in batch]
+        try:
+            outcomes: Sequence[object] = await self._connection.run(lambda db: [_outcome(work, db) for work in works])
+        except Exception as error:
+            outcomes = [error] * len(batch)
+        for (_, done), outcome in zip(batch, outcomes, strict=True):
+            if done.done():  # its caller was cancelled
+                continue
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+    async def close(self) -> None:
+        if self._trips is not None:
+            await self._trips
+        await self._connection.close()
+
+
+def _outcome(work: Callable[[sqlite3.Connection], object], db: sqlite3.Connection) -> object:
+    try:
+        return work(db)
+    except Exception as error:
+        return error
 
 
 async def connect_threaded(opener: Opener) -> Connection:

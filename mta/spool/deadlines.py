@@ -7,6 +7,7 @@ again; what fails by its deadline goes before what is only late.
 import sqlite3
 
 from mta.spool.claims import Claims
+from mta.spool.due import Place
 from mta.spool.schema import WITH_DEADLINE
 
 EXPIRED = "next_at IS NOT NULL AND (fails_at <= :now OR late_at <= :now)"
@@ -21,11 +22,11 @@ def _next(column: str, index: str) -> str:
 _FAILS, _LATE = _next("fails_at", "recipients_fails"), _next("late_at", "recipients_late")
 
 
-def first_expired(db: sqlite3.Connection, claims: Claims, now: float) -> tuple[str, int] | None:
+def first_expired(db: sqlite3.Connection, claims: Claims, now: float) -> Place | None:
     for query in (_FAILS, _LATE):
         found = _first_free(db, claims, query)
         if found is not None and found[0] <= now:
-            return found[1:]
+            return Place(*found[1:])
     return None
 
 

@@ -1,8 +1,11 @@
 """SQL of what is due: read-only, since a claim is no row. What can't be tried is found here and reported as a `Flaw`."""
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mta.model.envelope import DoubtOrder, Kind, MailClass
 from mta.model.lifecycle import Status
@@ -22,10 +25,20 @@ from mta.spool.rows import (
     reply_of,
 )
 
-Search = Callable[[sqlite3.Connection, Claims, float], tuple[str, int] | None]
-"""A destination and its first recipient that is to be claimed: waiting, not claimed, under no standing order."""
-Chooser = Callable[[sqlite3.Connection, str, MailClass, Collection[int], float], int | None]
-"""The first due recipient of a lane that is to be claimed, not one of those given."""
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The first recipient that is to be claimed: waiting, not claimed, under no standing order. `behind` has the rows of its
+    lane behind it (id, when due), where they are at hand."""
+
+    destination: str
+    recipient: int
+    behind: sqlite3.Cursor | None = None
+
+
+Search = Callable[[sqlite3.Connection, Claims, float], Place | None]
+Chooser = Callable[[sqlite3.Connection, str, MailClass, Collection[int], float], Place | None]
+"""Of a lane; not one of the recipients given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +57,24 @@ def take(
         place = search(db, claims, now)
         if place is None:
             return None
-        destination, found = place
-        read = _read(db, message_of(found), destination, condition, now)
-        if isinstance(read, Flaw):
-            return read
-        claim, recipients = read
-        busy = claims.busy(destination)
-        chosen = _together(found, (one for one in recipients if one.id not in busy), limit)
-        ids = {one.id for one in chosen}
-        following = _next_of_class(db, destination, claim.mail_class, busy, now, without=ids)
-        return replace(claim, id=claims.enter(destination, ids), recipients=chosen, following=following)
+        with contextlib.closing(place.behind) if place.behind is not None else contextlib.nullcontext():
+            return _enter(db, claims, place, condition, limit, now)
+
+
+def _enter(
+    db: sqlite3.Connection, claims: Claims, place: Place, condition: str, limit: int, now: float
+) -> Claim | Flaw:
+    destination = place.destination
+    read = _read(db, message_of(place.recipient), destination, condition, now)
+    if isinstance(read, Flaw):
+        return read
+    claim, recipients = read
+    busy = claims.busy(destination)
+    chosen = _together(place.recipient, (one for one in recipients if one.id not in busy), limit)
+    ids = {one.id for one in chosen}
+    rows = place.behind if place.behind is not None else _lane(db, destination, claim.mail_class, now)
+    following = next((float(at) for one, at in rows if one not in busy and one not in ids), None)
+    return replace(claim, id=claims.enter(destination, ids), recipients=chosen, following=following)
 
 
 FRESH = "(fails_at IS NULL OR fails_at > :now)"
@@ -68,7 +89,7 @@ _OVERDUE = f"""SELECT id FROM recipients INDEXED BY recipients_overdue WHERE wai
 
 def first_due(
     destination: str, classes: Sequence[MailClass], choose: Chooser, db: sqlite3.Connection, claims: Claims, now: float
-) -> tuple[str, int] | None:
+) -> Place | None:
     """Of the first of `classes` that has something due, whichever `choose` takes."""
     if held_back(db, destination):
         return None
@@ -76,26 +97,35 @@ def first_due(
     for mail_class in classes:
         found = choose(db, destination, mail_class, busy, now)
         if found is not None:
-            return destination, found
+            return found
     return None
 
 
 def oldest(
     db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
-) -> int | None:
+) -> Place | None:
     """What is due longest."""
-    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
-    found, at = next(((one, at) for one, at in rows if one not in busy), (None, now))
-    return found if at <= now else None
+    rows = _lane(db, destination, mail_class, now)
+    for recipient, at in rows:
+        if recipient not in busy:
+            if at <= now:
+                return Place(destination, recipient, rows)
+            break
+    rows.close()
+    return None
 
 
-def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> tuple[str, int] | None:
+def _lane(db: sqlite3.Connection, destination: str, mail_class: MailClass, now: float) -> sqlite3.Cursor:
+    return db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
+
+
+def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> Place | None:
     """What waits for a person (no next attempt) is not given up."""
     if held_back(db, destination):
         return None
     busy = claims.busy(destination)
     rows = db.execute(_OVERDUE, {"destination": destination, "now": now})
-    return next(((destination, one) for (one,) in rows if one not in busy), None)
+    return next((Place(destination, one) for (one,) in rows if one not in busy), None)
 
 
 def next_due(
@@ -110,11 +140,9 @@ def next_due(
 
 
 def _next_of_class(
-    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float,
-    without: Collection[int] = (),
-) -> float | None:  # fmt: skip
-    rows = db.execute(_LANE, {"destination": destination, "class": int(mail_class), "now": now})
-    return next((float(at) for one, at in rows if one not in busy and one not in without), None)
+    db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
+) -> float | None:
+    return next((float(at) for one, at in _lane(db, destination, mail_class, now) if one not in busy), None)
 
 
 def _next_in(mail_class: MailClass) -> str:
@@ -144,10 +172,13 @@ def held_back(db: sqlite3.Connection, destination: str) -> bool:
     return bool(db.execute("SELECT 1 FROM standing_holds WHERE destination IN ('*', ?)", (destination,)).fetchone())
 
 
+SMALL = 64 * 1024
+"""Octets of content that is read with its claim: one trip for both."""
 _MESSAGE = """SELECT queue_id, message_id, reverse_path, class, kind, size, eight_bit, accepted_at, expires_at, warn_at,
     idempotency_key, doubt_order, priority, deliver_by, by_mode, by_trace, not_before, ret, envid, utf8,
     require_tls, tls_optional,
-    octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN ? AND ?) FROM messages WHERE id = ?"""
+    octets, (SELECT sum(length(chunk)) FROM content WHERE id BETWEEN :first AND :last),
+    (SELECT chunk FROM content WHERE id = :first AND octets <= :small) FROM messages WHERE id = :id"""
 # NOT INDEXED: by id, or the planner goes through the destination's whole backlog
 _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned, doubt_host, doubt_address,
     next_at, notify, orcpt, signed, reply_code, reply_enhanced, reply_text FROM recipients NOT INDEXED
@@ -157,17 +188,18 @@ _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned,
 def _read(
     db: sqlite3.Connection, message: int, destination: str, condition: str, now: float
 ) -> tuple[Claim, list[ClaimedRecipient]] | Flaw:
-    row = db.execute(_MESSAGE, (first_id(message), last_id(message), message)).fetchone()
+    place = {"id": message, "first": first_id(message), "last": last_id(message), "small": SMALL}
+    row = db.execute(_MESSAGE, place).fetchone()
     if row is None:
         return Flaw(message, "the message's row is missing")
     (queue_id, message_id, reverse_path, mail_class, kind, size, eight_bit, accepted, expires, warn) = row[:10]
-    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, *tls, octets, stored = row[10:]
+    key, order, priority, by_at, by_mode, by_trace, not_before, ret, envid, utf8, *tls, octets, stored, chunk = row[10:]
     flaw = message_flaw(reverse_path, mail_class, kind, (accepted, expires), octets, (by_at, by_mode))
     if not flaw and octets != stored:
         flaw = f"the content has {stored or 0} octets instead of {octets}"
     if flaw:
         return Flaw(message, flaw)
-    values = {"first": first_id(message), "last": last_id(message), "destination": destination, "now": now}
+    values = {**place, "destination": destination, "now": now}
     rows = db.execute(_RECIPIENTS + condition + " ORDER BY id", values).fetchall()
     for flaw in (_recipient_flaw(row) for row in rows):
         if flaw:
@@ -177,7 +209,8 @@ def _read(
                   size, bool(eight_bit), accepted, expires, warn, destination, (), int(as_number(priority)),
                   deliver_by_of(by_at, by_mode, by_trace), as_time(not_before), ret=as_text(ret),
                   envid=as_text(envid), utf8=bool(utf8), require_tls=bool(tls[0]),
-                  tls_optional=bool(tls[1]))  # fmt: skip
+                  tls_optional=bool(tls[1]),
+                  content=chunk if isinstance(chunk, bytes) and len(chunk) == octets else b"")  # fmt: skip
     return claim, [_claimed(row) for row in rows]
 
 

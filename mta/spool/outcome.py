@@ -31,6 +31,7 @@ from mta.spool.rows import (
     RecipientRow,
     as_member,
     as_text,
+    mark_sent,
     message_of,
     move,
     recipient,
@@ -60,12 +61,8 @@ def mark_in_doubt(
 ) -> None:  # fmt: skip
     held = _held(claims, effects, claim)
     for recipient_id in recipient_ids:
-        row = recipient(db, recipient_id)
-        if row is None or recipient_id not in held or not row.waiting:
+        if recipient_id not in held or not mark_sent(db, effects, recipient_id, host, address, signed):
             raise SpoolError(f"{claim.queue_id}: a recipient is not to be sent any more")
-        move(effects, row, after(Status(row.status), Event.MARKED))
-        row.in_flight, row.doubt_host, row.doubt_address, row.signed = 1, host, address, signed
-        save(db, row)
 
 
 def settle(db: sqlite3.Connection, effects: Effects, claims: Claims, settlement: Settlement) -> tuple[Settled, ...]:

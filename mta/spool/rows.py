@@ -1,7 +1,7 @@
 """Rows and values: how a recipient is read and changed, and what makes a row unfit.
 
 Rules: what is read was perhaps damaged: `flaw_of` decides whether a message may be tried, views read whatever there is.
-Every change of status goes through `move`, which keeps the counts.
+Every change of status goes through `move`, or `mark_sent`, which keep the counts.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ import msgspec
 
 from mta.model.address import AddressError, parse_address
 from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass
-from mta.model.lifecycle import FINISHED, WAITING, Status
+from mta.model.lifecycle import FINISHED, WAITING, Event, Status, after
 from mta.model.reply import Reply
 from mta.spool.batch import Effects, Sum
 from mta.spool.schema import MESSAGE_SHIFT
@@ -89,6 +89,7 @@ _COLUMNS = ", ".join(
 _SELECT = f"SELECT {_COLUMNS} FROM recipients r JOIN messages m ON m.id = r.id >> {MESSAGE_SHIFT} "
 _UPDATE = f"UPDATE recipients SET {', '.join(f'{name} = ?' for name in _CHANGING)} WHERE id = ?"
 _values = attrgetter(*_CHANGING, "id")
+_MARK = """UPDATE recipients SET status = ?, in_flight = 1, doubt_host = ?, doubt_address = ?, signed = ? WHERE id = ?"""
 
 
 def recipients_where(db: sqlite3.Connection, condition: str, values: Iterable[object]) -> list[RecipientRow]:
@@ -103,6 +104,21 @@ def recipient(db: sqlite3.Connection, recipient_id: int) -> RecipientRow | None:
 
 def save(db: sqlite3.Connection, row: RecipientRow) -> None:
     db.execute(_UPDATE, _values(row))
+
+
+def mark_sent(
+    db: sqlite3.Connection, effects: Effects, recipient_id: int, host: str, address: str, signed: str
+) -> bool:
+    """The mark before the dot; False: the recipient waits no more. A whole row read and written would touch every index."""
+    row = db.execute("SELECT status, class FROM recipients WHERE id = ? AND waiting", (recipient_id,)).fetchone()
+    if row is None:
+        return False
+    status, mail_class = row
+    marked = after(Status(status), Event.MARKED).value
+    effects.change(Sum.COUNT, (status, mail_class), -1)
+    effects.change(Sum.COUNT, (marked, mail_class), 1)
+    db.execute(_MARK, (marked, host, address, signed, recipient_id))
+    return True
 
 
 def move(effects: Effects, row: RecipientRow, status: Status) -> None:

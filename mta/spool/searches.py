@@ -3,16 +3,17 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 
 from mta.spool import due, intake, outcome
 from mta.spool.base import Claim, SpoolError
 from mta.spool.batch import GroupCommit
 from mta.spool.claims import Claims
+from mta.spool.connection import storage_error
 
 Found = Claim | due.Flaw | None
-Read = Callable[[Callable[[sqlite3.Connection], Found]], Awaitable[Found]]
+Read = Callable[[Callable[[sqlite3.Connection], Found]], "asyncio.Future[Found]"]
 """Runs a search on one state of the spool."""
 
 
@@ -31,12 +32,14 @@ class Searches:
         return found
 
     async def _claimed(self, look: Callable[[sqlite3.Connection], Found], now: float) -> Found:
-        looking = asyncio.ensure_future(self._read(look))
+        looking = self._read(look)
         try:
             return await asyncio.shield(looking)
         except asyncio.CancelledError:
             looking.add_done_callback(partial(self._let_go, now))
             raise
+        except (sqlite3.Error, OSError) as error:
+            raise storage_error(error) from error
 
     def _let_go(self, now: float, looking: "asyncio.Future[Found]") -> None:
         """What was claimed for a caller that is gone goes back (B58)."""

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Collection
 
 from mta.model.envelope import MailClass
-from mta.spool.due import DUE, oldest
+from mta.spool.due import DUE, Place, oldest
 
 LOOKED_AT = 100
 """Senders that one search looks at; where none of them has anything due, what is due longest goes, and the next search
@@ -26,7 +26,7 @@ class Senders:
 
     def choose(
         self, db: sqlite3.Connection, destination: str, mail_class: MailClass, busy: Collection[int], now: float
-    ) -> int | None:
+    ) -> Place | None:
         """As `due.oldest`, of the next sender who has something due."""
         lane = (destination, mail_class)
         fallback = oldest(db, destination, mail_class, busy, now)
@@ -39,7 +39,7 @@ class Senders:
             rows = db.execute(_OLDEST, {**values, "sender": sender})
             found: int | None = next((one for (one,) in rows if one not in busy), None)
             if found is not None:
-                return found
+                return Place(destination, found)
         return fallback
 
 

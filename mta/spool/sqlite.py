@@ -5,6 +5,7 @@ answers persons, so that a long list holds up no delivery. Reads never wait for 
 claim is held in memory: after a crash nothing is claimed. Errors of the storage leave here as `SpoolError`.
 """
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
@@ -59,6 +60,7 @@ from mta.spool.claims import Claims
 from mta.spool.connection import (
     Connect,
     Connection,
+    Together,
     complete,
     connect_threaded,
     open_reader,
@@ -123,14 +125,15 @@ class SqliteSpool:
         self._backups = backups
         self._min_free = min_free
         self._owned = owned
-        self._connections = connections
-        writer, self._delivery, self._persons = connections
+        writer, delivery, self._persons = connections
+        self._delivery = Together(delivery)
+        self._connections = writer, self._delivery, self._persons
         self._doorbell = doorbell
         self._claims = Claims()
         self._choose: due.Chooser = Senders().choose if by_sender else due.oldest
         self._memory_use = MemoryUse()
         self._commits = GroupCommit(writer, self._claims, self._ring)
-        self._searches = Searches(self._claims, self._commits, partial(self._read, self._delivery))
+        self._searches = Searches(self._claims, self._commits, self._search)
         self._closed = False
 
     @property
@@ -144,6 +147,11 @@ class SqliteSpool:
             self._doorbell.ring_deadlines()
         if effects.notices:
             self._doorbell.ring_notices()
+
+    def _search(self, work: Callable[[sqlite3.Connection], T]) -> "asyncio.Future[T]":
+        if self._closed:
+            raise SpoolError("the spool is closed")
+        return self._delivery.submit(partial(complete, partial(snapshot, work)))
 
     async def _read(self, connection: Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         """`work` on one state of the spool."""

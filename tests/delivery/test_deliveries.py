@@ -11,6 +11,7 @@ from mta.model.envelope import Notice
 from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Selection, SpoolError
+from mta.spool.due import SMALL
 from tests.delivery.house import CONTENT, House, house
 from tests.support.mx import Close, Hold, ScriptedMx, Silence, server_tls
 
@@ -337,7 +338,8 @@ async def test_b49_content_that_goes_missing_sets_its_message_apart(tmp_path: Pa
     held = Hold("354 go")
     async with ScriptedMx({"DATA": [held]}) as mx, house(tmp_path, mx.port) as home:
         one_mx(home)
-        bad, good = await home.submit("a@example.org"), await home.submit("b@example.org")
+        bad = await home.submit("a@example.org", content=b"Subject: x\r\n\r\n" + b"x\r\n" * SMALL)
+        good = await home.submit("b@example.org")
         task = asyncio.create_task(home.deliver())
         await held.reached.wait()
         with closing(sqlite3.connect(tmp_path / "spool.db")) as db, db:

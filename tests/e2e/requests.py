@@ -1,11 +1,12 @@
-"""Submissions with MAIL parameters, and servers that take their time."""
+"""Submissions with MAIL parameters, servers that take their time, and what came of it."""
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from tests.e2e.world import SENDER
-from tests.support.daemon import Daemon
+from tests.e2e.world import SENDER, World
+from tests.support.daemon import Daemon, until
 from tests.support.mx import Hold
 
 
@@ -39,3 +40,23 @@ def taking(seconds: float, log: list[float] | None = None) -> Callable[[str], Ho
         return hold
 
     return step
+
+
+async def sent(world: World, queue_id: str, address: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = await until(lambda: world.daemon.has(queue_id, "sent", address))
+    return found
+
+
+async def replied(world: World, queue_id: str) -> dict[str, Any]:
+    """The recipient, once something was said of it."""
+
+    async def look() -> dict[str, Any] | None:
+        found = await world.daemon.recipient(queue_id)
+        return found if found["reply"] else None
+
+    found: dict[str, Any] = await until(look)
+    return found
+
+
+async def policies(world: World, queue_id: str) -> list[str]:
+    return [it["policy"] for it in (await world.daemon.show(queue_id))["timeline"] if it["event"] == "sent"]

@@ -4,13 +4,15 @@ import contextlib
 import random
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tests.support.daemon import FAST, Daemon, free_port
 from tests.support.dns_server import DnsServer
 from tests.support.mx import Message, ScriptedMx
+
+T = TypeVar("T")
 
 SENDER = "app@shop.test"
 POSTMASTER = "postmaster@admin.test"
@@ -28,9 +30,9 @@ class World:
         self._hosts = 1
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self.dns)
+        await self.enter(self.dns)
         listen, self.port = free_port(f"{self.net}.1"), free_port("0.0.0.0")
-        self.daemon = await self._stack.enter_async_context(Daemon(self.folder, self._config(listen)))
+        self.daemon = await self.enter(Daemon(self.folder, self._config(listen)))
         self.home = await self.mx("shop.test", "admin.test")
         return self
 
@@ -77,9 +79,13 @@ class World:
             spool.execute("DROP TRIGGER trouble")
 
     # ------------------------------------------------ the internet
+    async def enter(self, server: AbstractAsyncContextManager[T]) -> T:
+        """One more server, which lasts as long as the world."""
+        return await self._stack.enter_async_context(server)
+
     async def mx(self, *domains: str, script: Mapping[str, Any] | None = None, **how: Any) -> ScriptedMx:
         """A server that is the only mail exchanger of these domains."""
-        server = await self._stack.enter_async_context(ScriptedMx(script, port=self.port, **{"host": self.address(), **how}))
+        server = await self.enter(ScriptedMx(script, port=self.port, **{"host": self.address(), **how}))
         for domain in domains:
             self.route(domain, server.address)
         return server

@@ -30,7 +30,7 @@ class Lines:
         self.raw: list[bytes] = []
         self.lost = 0
 
-    def __call__(self, line: bytes) -> None:
+    def __call__(self, line: bytes, soon: bool = False) -> None:
         self.raw.append(line)
 
     def take_lost(self) -> int:

@@ -1,8 +1,7 @@
 """Counters since start and over the last minute."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mta.model.events import Accepted, Fact, Ordered, Refused, Reported, Settled, Trouble
 from mta.observe.metrics import NAMES, Metrics

@@ -7,7 +7,8 @@ from mta.policy.allowance import Allowance, full_allowance, recalled
 from mta.policy.allowances import Allowances
 from mta.policy.rates import Rate
 
-RATES = st.builds(Rate, st.integers(1, 1000), st.floats(0.1, 3600), st.integers(1, 1000))
+SMALL, ANY = st.integers(1, 5), st.integers(1, 1000)
+RATES = st.builds(Rate, SMALL, st.floats(0.1, 60), SMALL) | st.builds(Rate, ANY, st.floats(0.1, 3600), ANY)
 STEPS = st.lists(st.tuples(st.sampled_from(["use", "fetch", "fail", "crash", "wait"]), st.floats(0, 100)), max_size=80)
 
 
@@ -18,7 +19,7 @@ def test_whatever_happens_no_more_is_used_than_a_bucket_would_have_given(rate: R
     for act, by in steps:
         now += by if act == "wait" else 0.0
         if act == "use" and one.ready > 0:
-            one.ready -= 1
+            one.use(now)
             used.append(now)
         elif act in ("fetch", "fail") and one.wants() and one.next_at(now) <= now:
             text = repr(one.ask(now))
@@ -33,6 +34,32 @@ def test_whatever_happens_no_more_is_used_than_a_bucket_would_have_given(rate: R
     for n, start in enumerate(used):
         for m, end in enumerate(used[n:], 1):
             assert m <= rate.burst + (end - start) * rate.amount / rate.period + 1e-6
+
+
+def test_what_is_used_of_a_full_bucket_was_not_there_for_long() -> None:
+    """It is refilled from the instant of its use on, though nobody looked at it for hours."""
+    known = full_allowance(Rate(30, 600, 3), 0.0)
+    sent = 0
+    for _ in range(10):
+        if known.wants() and known.next_at(36000.0) <= 36000.0:
+            known.ask(36000.0 if sent else 0.0)
+            known.grant()
+        if known.ready > 0:
+            known.use(36000.0)
+            sent += 1
+    assert sent == 3
+
+
+def test_a_token_that_comes_back_late_is_not_one_more() -> None:
+    """A bucket for one: while an attempt lasts that sends nothing, the next token comes."""
+    known = full_allowance(Rate(1, 10, 1), 0.0)
+    known.ask(0.0)
+    known.grant()
+    known.use(0.0)
+    known.ask(10.0)
+    known.grant()
+    known.used(0)
+    assert known.ready == 1
 
 
 def test_a_block_is_a_tenth_of_the_burst_and_single_tokens_come_by_the_second() -> None:

@@ -29,7 +29,7 @@ from mta.spool.base import Recovered, Spool, SpoolError
 from mta.spool.sqlite import open_sqlite
 from mta.unix_socket import SocketTaken
 from tests.sim import invariants
-from tests.sim.course import START, Course
+from tests.sim.course import EPOCH, START, Course
 from tests.sim.disk import Disk
 from tests.sim.faults import RELAY
 from tests.sim.internet import NAME_SERVERS, OPS
@@ -38,7 +38,6 @@ from tests.sim.loop import MACHINE, Machine
 from tests.sim.network import End, Network
 from tests.sim.scenario import Crash, DiskTrouble, DomainPlan, Scenario
 
-EPOCH = 1_800_000_000.0
 SERVICE_RESTARTS = 5.0
 """Seconds until the service manager starts a daemon again that ended."""
 
@@ -60,7 +59,7 @@ class _Lines:
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
 
-    def __call__(self, line: bytes) -> None:
+    def __call__(self, line: bytes, soon: bool = False) -> None:
         self._tell(line.decode().partition(" ")[2].rstrip("\n"))
 
     def take_lost(self) -> int:
@@ -126,7 +125,7 @@ class Computer:
         self.course.loop.call_at(START + trouble.until + 0.001, self._mend)
 
     def _mend(self) -> None:
-        self.disk.trouble = next((it.kind for it in self.course.lasting(DiskTrouble) if isinstance(it, DiskTrouble)), "")
+        self.disk.trouble = next((it.kind for it in self.course.lasting(DiskTrouble)), "")
 
     def _crashed(self, machine: Machine) -> None:
         self.crashes += 1

@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Any, TypeVar
 
 from tests.sim import invariants
 from tests.sim.invariants import Violation
-from tests.sim.scenario import DiskTrouble, Fault, Scenario
+from tests.sim.scenario import DiskTrouble, Scenario
+
+F = TypeVar("F")
 
 START = 1000.0
 """The loop's time at the beginning."""
+EPOCH = 1_800_000_000.0
+"""Wall time at the beginning."""
 
 
 class Course:
@@ -17,7 +23,10 @@ class Course:
         self.trace: list[str] = []
         self.violation: Violation | None = None
         self.over = asyncio.Event()
-        self._disk_troubles = [it for it in scenario.faults if isinstance(it, DiskTrouble)]
+        self._by_kind: dict[type, list[tuple[Any, float]]] = {}
+        for fault in scenario.faults:
+            until = getattr(fault, "until", None)
+            self._by_kind.setdefault(type(fault), []).append((fault, inf if until is None else until))
 
     @property
     def now(self) -> float:
@@ -38,19 +47,17 @@ class Course:
         if at > self.now:
             await asyncio.sleep(at - self.now)
 
-    def lasting(self, *kinds: type) -> Iterator[Fault]:
-        """The faults of these kinds that hold now."""
+    def lasting(self, kind: type[F]) -> Iterator[F]:
+        """The faults of this kind that hold now."""
         now = self.now
-        for fault in self.scenario.faults:
+        for fault, until in self._by_kind.get(kind, ()):
             if fault.at > now:
                 return  # they are in order
-            if isinstance(fault, kinds):
-                until = getattr(fault, "until", None)
-                if until is None or now < until:
-                    yield fault
+            if now < until:
+                yield fault
 
     @property
     def disk_was_bad(self) -> bool:
         """Now, or so shortly before that it is still being told."""
         now = self.now
-        return any(it.at <= now < it.until + 900 for it in self._disk_troubles)
+        return any(it.at <= now < until + 900 for it, until in self._by_kind.get(DiskTrouble, ()))

@@ -34,6 +34,8 @@ WELL = 4
 """Domains of ten that are always well; most mail goes there, as everywhere."""
 FREQUENT = ("full", "full", "blocklisting", "refuses content", "late", "late", "late")
 """Characters that are drawn more often: what fails for good is rare, and so are replies that nobody waits for."""
+CROWD, PARTS = 5, 4
+"""Sessions that a server gets which bears fewer, and the parts of what it gets."""
 RELAY = "relay.example"
 RELAY_CHARACTERS = ("honest", "421-happy", "rate limiting", "connection limiting", "slow", "silent after the dot", "late")
 """None that says of itself that it will never take anything: that would be said of no recipient's domain."""
@@ -61,6 +63,7 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
     domains = tuple(_treated(chance(f"treatment/{it.name}"), it) for it in domains)
     relay = _relay(chance("relay"), heals_at)
     emails = _emails(chance("emails"), domains, messages, heals_at)
+    domains, emails, stops = _crowd(chance("crowd"), domains, emails, heals_at)
     emails = tuple(_timed(chance(f"times/{it.number}"), it) for it in emails)
     emails = tuple(_extended(chance(f"extensions/{it.number}"), it) for it in emails)
     disk = _disk(chance("disk"), heals_at, emails)
@@ -72,6 +75,7 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
         *_crashes(chance("crashes"), heals_at, emails),
         *_restarts(chance("restarts"), heals_at, emails, disk),
         *_clock(chance("clock"), heals_at),
+        *stops,
         *_orders(chance("orders"), heals_at, emails, domains),
     ]
     faults.sort(key=lambda it: it.at)
@@ -147,9 +151,7 @@ def _relay(chance: random.Random, heals_at: float) -> DomainPlan | None:
     return DomainPlan(RELAY, (host,), chance.choice(RELAY_CHARACTERS), start * chance.choice([0, 1]), end)
 
 
-def _emails(
-    chance: random.Random, domains: tuple[DomainPlan, ...], messages: int, heals_at: float
-) -> tuple[Email, ...]:
+def _emails(chance: random.Random, domains: tuple[DomainPlan, ...], messages: int, heals_at: float) -> tuple[Email, ...]:
     """In busy minutes, with hours between them; some in a burst to one domain, as a newsletter is."""
     found = []
     names = [it.name for place, it in enumerate(domains) for _ in range(3 if place < WELL else 1)]
@@ -177,6 +179,30 @@ def _emails(
             )
         )
     return tuple(sorted(found, key=lambda it: it.at))
+
+
+def _crowd(
+    chance: random.Random, domains: tuple[DomainPlan, ...], emails: tuple[Email, ...], heals_at: float
+) -> tuple[tuple[DomainPlan, ...], tuple[Email, ...], list[Fault]]:
+    """Now and then a newsletter goes in parts to servers that bear two connections each; between two of them the daemon may
+    be restarted."""
+    if len(emails) < PARTS or chance.random() < 0.75:
+        return domains, emails, []
+    place = chance.randrange(WELL, len(domains))
+    crowded = msgspec.structs.replace(
+        domains[place], character="connection limiting", since=0.0, until=heals_at, max_sessions=CROWD
+    )
+    moments = [chance.uniform(0, heals_at * 0.6)]
+    for _ in range(PARTS - 1):
+        moments.append(min(heals_at - 300, moments[-1] + chance.choice([0.2, 0.8, 1.5, 5.0]) * 3600 * chance.random()))
+    chosen = chance.sample(range(len(emails)), len(emails) // 3)
+    found = list(emails)
+    for number, email in enumerate(chosen):
+        at = moments[number % PARTS] + chance.expovariate(1 / 5)
+        found[email] = msgspec.structs.replace(found[email], at=round(at, 3), recipients=((0, crowded.name),))
+    restarts: list[Fault] = [Restart(round(it - 2.0, 3), 1.0) for it in moments[1:] if chance.random() < 0.5 and it > 2]
+    found.sort(key=lambda it: it.at)
+    return (*domains[:place], crowded, *domains[place + 1 :]), tuple(found), restarts
 
 
 def _timed(chance: random.Random, email: Email) -> Email:

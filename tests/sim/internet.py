@@ -5,23 +5,26 @@ has a stream of chance of its own, by its number.
 """
 
 import hashlib
+import json
 import random
 import sqlite3
 import ssl
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from tests.sim import invariants, programs
-from tests.sim.course import START, Course
+from tests.sim.course import EPOCH, START, Course
 from tests.sim.dns import NameService, OverTcp, Zone
+from tests.sim.invariants import Learned
 from tests.sim.ledger import Copy, Ledger, notices_of, queue_id_of, tag_of
 from tests.sim.loop import MACHINE, Machine
 from tests.sim.network import LineFault, Network, Place, Route
-from tests.sim.remote import CHARACTERS, DOWN, Honest, Host, Taken
+from tests.sim.remote import CHARACTERS, DOWN, ConnectionLimiting, Honest, Host, Taken
 from tests.sim.scenario import DnsTrouble, DomainPlan, HostPlan, Noise, Outage
 
 NAME_SERVERS = (("192.0.2.53", 53), ("192.0.2.54", 53))
@@ -54,6 +57,8 @@ class Internet:
         self._domains = {it.name: it for it in (*course.scenario.domains, *relay, ops)}
         self._hosts_of: dict[str, Host] = {}
         self._rates: dict[str, list[float]] = {}
+        self._turned_away_at: dict[tuple[Place, Machine | None], list[float]] = {}
+        """By server and run of the daemon."""
         context = self._tls()
         for domain in self._domains.values():
             for plan in domain.hosts:
@@ -74,14 +79,14 @@ class Internet:
         return context
 
     def _build(self, domain: DomainPlan, plan: HostPlan, context: ssl.SSLContext | None) -> None:
+        place = (plan.address, 587 if domain is self._course.scenario.relay else 25)
         host = Host(
             domain=domain.name, name=plan.name, address=plan.address, extensions=plan.extensions,
             tls_now=lambda: self._tls_of(domain, plan), for_all=domain is self._course.scenario.relay,
             character=lambda: self._character(domain), taken=self._taken,
-            refused=self._ledger.refused.update,
+            refused=self._ledger.refused.update, turned_away=lambda: self._turned_away(place),
             chance=random.Random(f"{self._seed}/{plan.name}"), loop=self._course.loop, context=context,
         )  # fmt: skip
-        place = (plan.address, 587 if host.for_all else 25)
         self._hosts[place] = domain, plan
         self._network.listen(host.session, *place)
 
@@ -110,7 +115,6 @@ class Internet:
 
     def _dns_trouble(self, name: str) -> str:
         for fault in self._course.lasting(DnsTrouble):
-            assert isinstance(fault, DnsTrouble)
             if name == fault.domain or name.endswith("." + fault.domain) or not fault.domain:
                 return fault.kind
         return ""
@@ -125,16 +129,15 @@ class Internet:
         if machine is not None:
             self._count_sessions(machine, domain.name)
         for fault in self._course.lasting(Outage):
-            assert isinstance(fault, Outage)
             if fault.host == host.name:
                 return Route(DOWN[fault.kind], domain.latency)
         return self._noisy(Route("open", domain.latency), local=False)
 
     def _noisy(self, route: Route, *, local: bool) -> Route:
         self._connections += 1
-        chance = random.Random(f"{self._seed}/line/{self._connections}")
+        chance = None
         for fault in self._course.lasting(Noise):
-            assert isinstance(fault, Noise)
+            chance = chance or random.Random(f"{self._seed}/line/{self._connections}")
             if fault.local is local and chance.random() < fault.share:
                 at = chance.randrange(chance.choice([40, 400, 4000]))
                 line = LineFault(chance.choice(["reset", "reset", "silent", "slow"]), at)
@@ -148,8 +151,25 @@ class Internet:
             for end in self._network.ends
             if end.context.get(MACHINE) is machine and (place := end.extra.get("place")) in self._hosts
         )
-        scenario = self._course.scenario
-        self._course.check(invariants.of_sessions(domain, open_now[domain] + 1, open_now.total() + 1, scenario))
+        course, count = self._course, open_now[domain] + 1
+        course.check(invariants.of_sessions(domain, count, open_now.total() + 1, course.scenario))
+        if count > 1:
+            course.check(invariants.of_learned(domain, count, self._learned(domain), course.now, course.scenario))
+
+    def _learned(self, domain: str) -> list[Learned]:
+        """What the daemon has written down of how many sessions the servers of `domain` bear."""
+        statement = "SELECT value, at - ?2, expires_at - ?2 FROM memories WHERE kind = 'limit' AND name = ?1"
+        relay = domain if (it := self._course.scenario.relay) is None or it.name != domain else f"smtp://{domain}:587"
+        return [Learned(json.loads(it)["sessions"], *span) for it, *span in self._ask(statement, relay, EPOCH)]
+
+    def _turned_away(self, place: Place) -> None:
+        """The crowd is ours where the daemon holds more connections than the server bears: what it has ended may still be
+        one for the server."""
+        held = [end for end in self._network.ends if end.extra.get("place") == place]
+        if len(held) > ConnectionLimiting.LIMIT:
+            times = self._turned_away_at.setdefault((place, held[0].context.get(MACHINE)), [])
+            times.append(self._course.now)
+            self._course.check(invariants.of_crowds(times, self._hosts[place][0], self._course.scenario))
 
     # ------------------------------------------------ what servers take
     def _taken(self, taken: Taken) -> None:
@@ -183,9 +203,13 @@ class Internet:
     def _doubts_of(self, queue_id: str, recipient: str) -> int:
         statement = """SELECT count(*) FROM timeline WHERE message = (SELECT id FROM messages WHERE queue_id = ?)
             AND event = 'in_doubt' AND recipient = ?"""
+        return int(self._ask(statement, queue_id, recipient)[0][0])
+
+    # ------------------------------------------------ what the daemon has written down
+    def _ask(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         if self._books is None:
             self._books = sqlite3.connect(f"file:{self._spool}?mode=ro", uri=True)
-        return int(self._books.execute(statement, (queue_id, recipient)).fetchone()[0])
+        return self._books.execute(statement, parameters).fetchall()
 
     def close(self) -> None:
         if self._books is not None:

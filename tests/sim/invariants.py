@@ -15,14 +15,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from mta.model.events import Fact, Trouble
+from mta.policy.ceilings import RAISED_AFTER
 from tests.sim.ledger import Copy, Ledger, Submission, Told, address, body
-from tests.sim.remote import Taken
+from tests.sim.remote import ConnectionLimiting, Taken
 from tests.sim.scenario import ClockStep, DomainPlan, Email, Outage, Scenario
 from tests.spool import invariants as at_rest
 
 _PROGRAMS = re.compile(r"m\d+\.\d+@")
 ON_THE_WAY = 12.0
 """Seconds that a MAIL command may be on its way, and wait at a server."""
+LESSONS = 4
+"""How often in an hour the same may have to be learned."""
 _STORAGE = ("SpoolError", "SpoolFull", "the spool", "no space")
 
 
@@ -35,6 +38,15 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """How many sessions a server bears, as the daemon has it on its disk; instants in seconds from the start."""
+
+    sessions: int
+    since: float
+    until: float
 
 
 # ---------------------------------------------------------------- as things happen
@@ -104,6 +116,31 @@ def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario) -> I
         allowed = domain.burst + int(amount) * (times[-1] - since + ON_THE_WAY) / seconds
         if count > allowed + 1:
             yield Violation("a rate is kept", f"{domain.name}: {count} messages in {times[-1] - since:.1f} s")
+
+
+def of_learned(
+    domain: str, open_now: int, learned: Sequence[Learned], now: float, scenario: Scenario
+) -> Iterator[Violation]:
+    """After a connection to `domain` was begun. What is written down holds for this run and for each later one, until it
+    expires; one more is tried for each hour (`policy.ceilings`). Where nobody sets the clock."""
+    if any(isinstance(it, ClockStep) for it in scenario.faults):
+        return
+    for it in learned:
+        allowed = it.sessions + (now - it.since) // RAISED_AFTER
+        if it.since + ON_THE_WAY < now < it.until and open_now > allowed:
+            yield Violation("a limit that was learned is kept", f"{open_now} connections to {domain} instead of {allowed:g}")
+
+
+def of_crowds(times: Sequence[float], domain: DomainPlan, scenario: Scenario) -> Iterator[Violation]:
+    """`times` are when one server that bears `ConnectionLimiting.LIMIT` connections turned away one run of the daemon for
+    having more. Whoever is one too many is turned away once, then it is learned, as soon as another session gets through;
+    an hour later one more is tried. The lesson may have to be had again where nobody gets through (TLS that hangs, lines
+    that break): not more than `LESSONS` times an hour."""
+    most = domain.max_sessions or scenario.settings.max_sessions_per_destination
+    bound = LESSONS * max(0, most - ConnectionLimiting.LIMIT)
+    lately = sum(it > times[-1] - RAISED_AFTER for it in times)
+    if lately > bound:
+        yield Violation("a server that turns us away teaches", f"{domain.name} did so {lately} times in an hour")
 
 
 def of_turns(waiting: str, passed: Counter[str], scenario: Scenario) -> Iterator[Violation]:

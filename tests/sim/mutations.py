@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from mta.delivery import results
 from mta.listener import conversation
 from mta.listener.conversation import Conversation
@@ -21,6 +23,7 @@ from mta.model.envelope import Kind, NewMessage, Notice
 from mta.model.outcome import Observation, Phase, Seen
 from mta.policy import lanes
 from mta.policy.agenda import Agenda, Turn
+from mta.policy.ceilings import Ceilings
 from mta.policy.lanes import Counts, LaneRules, Order, Turns
 from mta.reports.drafts import Draft
 from mta.reports.stage import Reports
@@ -119,8 +122,8 @@ def report_mark_in_settlement() -> Iterator[None]:
     """What is to be told is written down after the commit that settles it."""
 
     async def settle(self: SqliteSpool, settlement: Settlement, now: float) -> tuple[Settled, ...]:
-        quiet = tuple(replace(it, notices=()) for it in settlement.results)
-        settled = await unmarked(self, replace(settlement, results=quiet), now)
+        quiet = tuple(structs.replace(it, notices=()) for it in settlement.results)
+        settled = await unmarked(self, structs.replace(settlement, results=quiet), now)
         if any(it.notices for it in settlement.results):
             await self._commits.run(partial(_mark, results=settlement.results, settled=settled), now)
         return settled
@@ -130,9 +133,7 @@ def report_mark_in_settlement() -> Iterator[None]:
         yield
 
 
-def _mark(
-    db: sqlite3.Connection, effects: Effects, results: Sequence[RecipientResult], settled: Sequence[Settled]
-) -> None:
+def _mark(db: sqlite3.Connection, effects: Effects, results: Sequence[RecipientResult], settled: Sequence[Settled]) -> None:
     step, still = next_step(db), {it.recipient_id: it.status for it in settled}
     for result in results:
         row = recipient(db, result.recipient_id)
@@ -204,6 +205,20 @@ def lanes_of_urgent_mail() -> Iterator[None]:
         return Order(found.owed, found.others[::-1])
 
     with patch.object(lanes, "order", order):
+        yield
+
+
+@breaks("a server that turns us away teaches")
+def learning_of_limits() -> Iterator[None]:
+    """What a server says of too many connections is a failure like others."""
+    with patch.object(Ceilings, "refused", lambda *_: None):
+        yield
+
+
+@breaks("a limit that was learned is kept")
+def memory_of_limits() -> Iterator[None]:
+    """What was learned is written down, and not read by the next run."""
+    with patch.object(Ceilings, "recalled", lambda *_: None):
         yield
 
 

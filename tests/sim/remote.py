@@ -64,8 +64,8 @@ class Host:
     """It takes mail for every domain."""
     visits: int = 0
     open_now: int = 0
-    turned_away: list[float] = field(default_factory=list)
-    """When somebody was turned away for having too many connections."""
+    turned_away: Callable[[], None] = lambda: None
+    """Is told when somebody is turned away for having too many connections."""
     seen: dict[str, float] = field(default_factory=dict)
     """When a forward path was first heard of."""
     recent: deque[float] = field(default_factory=deque)
@@ -140,16 +140,19 @@ class RateLimiting(Honest):
 
 
 class ConnectionLimiting(Honest):
-    """Two connections at a time."""
+    """Two connections at a time, since a message takes it seconds."""
 
     name = "connection limiting"
     LIMIT = 2
+
+    def dot(self, visit: "Visit") -> tuple[Say, bool]:
+        return Say(visit.queued().text, delay=1 + 4 * visit.host.chance.random()), True
 
     def reply(self, phase: str, visit: "Visit", argument: str) -> Say | None:
         host = visit.host
         if phase != "BANNER" or host.open_now <= self.LIMIT:
             return None
-        host.turned_away.append(visit.now)
+        host.turned_away()
         return Say("421 4.7.0 Too many connections from your address", then=CLOSE)
 
 
@@ -508,6 +511,7 @@ class Visit(asyncio.Protocol):
             self._say(Say("220 2.0.0 Go on", then=HANG))
         elif kind == "garbage":
             self._say(Say("220 2.0.0 Go on"))
+            self._busy = True  # a ClientHello is random: now and then it would be a line
             self.host.loop.call_later(1.0, self._say, Say("no TLS at all", then=HANG))
         elif kind == "injected":
             self._say(Say("220 2.0.0 Go on\r\n250 2.0.0 injected", then=HANG))

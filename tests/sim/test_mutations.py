@@ -9,9 +9,15 @@ from tests.sim.world import Run, play
 
 SEEDS = 300
 DAYS = 1.0
-FEW, MANY = 20, 80
-"""Messages. Few are enough where a crash has to come at one instant; turns and late replies need a queue."""
-MESSAGES = {"fairness between destinations": MANY, "session discard after a timeout": MANY, "lanes of urgent mail": MANY}
+FEW, MANY, CROWD = 20, 80, 200
+"""Messages. Few are enough where a crash has to come at one instant; turns and late replies need a queue, limits a crowd."""
+MESSAGES = {
+    "fairness between destinations": MANY,
+    "session discard after a timeout": MANY,
+    "lanes of urgent mail": MANY,
+    "learning of limits": CROWD,
+    "memory of limits": CROWD,
+}
 
 
 def play_without(mutation: Mutation, scenario: Scenario) -> Run:
@@ -35,8 +41,8 @@ def test_a_protection_that_is_switched_off_is_missed(name: str) -> None:
     assert play(scenario).violation is None, f"seed {seed} breaks a promise by itself"
 
 
-def test_there_are_thirteen() -> None:
-    assert len(MUTATIONS) == 13
+def test_there_are_fifteen() -> None:
+    assert len(MUTATIONS) == 15
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

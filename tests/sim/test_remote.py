@@ -369,5 +369,16 @@ def test_an_injected_reply_comes_in_the_clear(lab: Lab) -> None:
     assert Server(lab, tls="injected").replies(HELLO, "STARTTLS", "NOOP")[2:] == ["220", "250"]
 
 
+def test_what_a_client_says_after_starttls_is_no_line(lab: Lab) -> None:
+    """A ClientHello is random: answered as a line whenever it holds CRLF, it would make a run another one now and then."""
+
+    async def talk(client: Client) -> bytes:
+        await client.all((HELLO, "STARTTLS"))
+        client.writer.write(b"\x16\x03\x01 hello\r\nNOOP\r\n")
+        return await client.reader.readline()
+
+    assert Server(lab, tls="garbage").talk(talk) == b"no TLS at all\r\n"
+
+
 def test_there_are_no_other_ways() -> None:
     assert set(TLS_FAULTS) == {"454", "garbage", "close", "hang", "injected", "dies"}

@@ -9,6 +9,7 @@ import contextlib
 import gc
 import hashlib
 import logging
+import os
 import random
 import shutil
 import sys
@@ -31,6 +32,7 @@ from tests.sim.network import Network
 from tests.sim.scenario import DAY, ClockStep, Crash, DiskTrouble, Fault, Order, Restart, Scenario
 
 CLEARINGS = 5
+MEMORY = "/dev/shm"
 LOOK = 1800.0
 """Seconds between two looks at what grows."""
 
@@ -134,7 +136,7 @@ class World:
 
 def play(scenario: Scenario) -> Run:
     """Runs a scenario to its end, or to the first broken promise."""
-    folder = Path(tempfile.mkdtemp(prefix="mta-sim-"))
+    folder = Path(tempfile.mkdtemp(prefix="mta-sim-", dir=_memory()))
     freed: list[int] = []
     with _undisturbed(scenario.seed), _clean_end(folder, freed):
         world = World(scenario, folder)
@@ -149,6 +151,11 @@ def play(scenario: Scenario) -> Run:
             freed += world.computer.disk.freed
             _clear(world.loop)
             del world
+
+
+def _memory() -> str | None:
+    """A file system without a disk below it, where there is one: no promise here rests on a real disk."""
+    return MEMORY if os.access(MEMORY, os.W_OK) else None
 
 
 def _run(world: World) -> Run:
@@ -171,6 +178,7 @@ def _undisturbed(seed: int) -> Iterator[None]:
     """When a cycle is collected is no part of a scenario, nor what a library draws or logs."""
     collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what was there before is not looked at when the run is cleared away
     logging.disable()
     state = random.getstate()
     random.seed(seed)
@@ -179,6 +187,7 @@ def _undisturbed(seed: int) -> Iterator[None]:
     finally:
         random.setstate(state)
         logging.disable(logging.NOTSET)
+        gc.unfreeze()
         if collecting:
             gc.enable()
 

@@ -8,6 +8,7 @@ import pytest
 from mta.model.outcome import Phase, Seen
 from mta.ports import Timeouts
 from mta.smtp.connector import SmtpConnector
+from mta.smtp.outflow import REST
 from mta.smtp.stuffing import DamagedContent
 from tests.smtp.support import (
     BRISK,
@@ -319,7 +320,7 @@ async def test_b57_an_early_refusal_counts_although_the_connection_ended() -> No
             refused.release()
             await ended(session)
 
-        assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, 552)
+        assert fact(await session.content(large(), gate)) == (Phase.BODY, 552)
         assert not mx.connections[0].received.endswith(b".\r\n")
 
 
@@ -363,7 +364,7 @@ async def test_lost_at_the_gate_is_no_doubt() -> None:
             closing.release()
             await ended(session)
 
-        assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, Seen.LOST)
+        assert fact(await session.content(large(), gate)) == (Phase.BODY, Seen.LOST)
 
 
 async def test_closed_on_our_side_before_the_gate_is_no_doubt() -> None:
@@ -380,7 +381,8 @@ async def test_closed_on_our_side_before_the_gate_is_no_doubt() -> None:
         assert gate.passed == 0
 
 
-async def test_the_dot_waits_for_the_gate() -> None:
+@pytest.mark.parametrize("lines", [1, 30, 200])
+async def test_the_dot_waits_for_the_gate(lines: int) -> None:
     async with ScriptedMx() as mx:
         session = await ready(mx)
         reached, open_ = asyncio.Event(), asyncio.Event()
@@ -389,12 +391,27 @@ async def test_the_dot_waits_for_the_gate() -> None:
             reached.set()
             await open_.wait()
 
-        sending = asyncio.create_task(session.content(chunks(CONTENT), gate))
+        sending = asyncio.create_task(session.content(chunks(LARGE * lines), gate))
         await reached.wait()
-        await mx.until(lambda: mx.connections[0].received.endswith(CONTENT))
+        await mx.until(lambda: mx.connections[0].received.count(LARGE) >= lines - REST // len(LARGE) - 1)
         assert mx.messages == []
         open_.set()
         assert fact(await sending) == (Phase.FINAL, 250)
+        assert mx.messages[0].content == LARGE * lines
+
+
+async def test_small_content_and_its_dot_are_one_write() -> None:
+    """A server that closes meanwhile has nothing of it, so that is no doubt."""
+    async with ScriptedMx() as mx:
+        session = await ready(mx)
+        written = len(mx.connections[0].received)
+
+        async def gate() -> None:
+            mx.connections[0].transport.close()
+            await ended(session)
+
+        assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, Seen.LOST)
+        assert len(mx.connections[0].received) == written
 
 
 async def test_a_gate_that_fails_sends_no_dot() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from mta.model.envelope import Kind, MailClass, NewRecipient, Notice
 from mta.model.lifecycle import Event, Status
@@ -310,7 +311,7 @@ class Settling:
         claim = await claimed(spool)
         await mark(spool, claim)
         one = result(claim, Event.DELIVERED)
-        sent = replace(one, remote_id="4Q2x")
+        sent = structs.replace(one, remote_id="4Q2x")
         (settled,) = await spool.settle(Settlement(claim, (sent,)), NOW + 2)
         assert (settled.status, settled.attempts) == (Status.SENT, 1)
         (seen,) = (await view(spool)).recipients
@@ -749,7 +750,7 @@ class Persons:
         await mark(spool, claim)
         if ordered:
             await order(spool, ordered)
-        last = replace(result(claim, Event.GAVE_UP, LATER), doubted=True)
+        last = structs.replace(result(claim, Event.GAVE_UP, LATER), doubted=True)
         await spool.settle(Settlement(claim, (last,)), NOW)
         (seen,) = (await view(spool)).recipients
         expected = {None: Status.DEAD, Event.HOLD: Status.HELD, Event.CANCEL: Status.CANCELLED}[ordered]
