@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from mta.config.fields import CREDENTIAL
+from mta.config.paths import CREDENTIAL
 from mta.config.problems import ConfigError, Problem
 
 _FOLDER = "CREDENTIALS_DIRECTORY"

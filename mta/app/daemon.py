@@ -40,6 +40,7 @@ from mta.listener.server import Listener, place
 from mta.listener.settings import ListenerSettings
 from mta.model.door import Door, Scheme
 from mta.model.events import Fact, Trouble
+from mta.observe.lag import LoopLag
 from mta.observe.metrics import Metrics
 from mta.policy.shares import Shares
 from mta.ports.system import Observer
@@ -66,6 +67,7 @@ class Daemon:
     notifier: Notifier
     users: Users = NOBODY
     metrics: Metrics = field(init=False)
+    loop_lag: LoopLag = field(init=False)
     spool: Spool = field(init=False)
     listener: Listener = field(init=False)
     pool: SessionPool = field(init=False)
@@ -121,6 +123,7 @@ class Daemon:
         self.relay_passwords = self.runtime.relay_passwords(self.config)
         refuse(at_doors(self.config, [place(Door(scheme=scheme), sock.getsockname()) for scheme, sock in sockets]))
         self.metrics = Metrics(asyncio.get_running_loop().time)
+        self.loop_lag = LoopLag(self.observe)
         self.spool, recovered = await self.runtime.open_spool()
         self._build()
         await self.suppressions.load()
@@ -141,6 +144,8 @@ class Daemon:
             self._spawn("MTA-STS policies", self.policies.run())
         if self.tls_reports is not None:
             self._spawn("reports of encryption", self.tls_reports.run())
+        if self.runtime.watches_loop:
+            self._spawn("loop lag", self.loop_lag.watch())
         if self.notifier.watchdog:
             self._spawn("watchdog", feed_watchdog(self.notifier))
         files = (*self.certificate.warnings, *self.signing_keys.warnings, *self.users.warnings)
@@ -212,7 +217,7 @@ class Daemon:
         self.alerts = Alerts(settings.alerts(config), self.spool, world.callers, world.clock, self.observe)
         desk = Desk(
             self.spool,
-            RunningState(self.scheduler, self.hosts, self.metrics, world.clock),
+            RunningState(self.scheduler, self.hosts, self.metrics, self.loop_lag, world.clock),
             world.clock,
             self.observe,
             settings.hostname(config),

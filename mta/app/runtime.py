@@ -56,7 +56,8 @@ class SystemEntropy:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The world around one run of the daemon. `open_spool` opens it when the daemon starts; the others are there."""
+    """The world around one run of the daemon. `open_spool` opens it when the daemon starts; the others are there.
+    `watches_loop`: time goes by while the loop is at work, so that it can be late."""
 
     clock: Clock
     entropy: Entropy
@@ -71,6 +72,7 @@ class Runtime:
     passwords: Passwords | None = None
     signing_keys: Callable[[Config], SigningKeys] = system_keys
     fetch_policy: FetchPolicy | None = None
+    watches_loop: bool = False
 
 
 async def listen(
@@ -116,4 +118,5 @@ def system_runtime(config: Config) -> Runtime:
         open_spool=open_spool,
         passwords=Argon2Passwords(),
         fetch_policy=PolicyServers(resolver),
+        watches_loop=True,
     )

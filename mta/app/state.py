@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mta.control.state import DestinationState, LimitState
 from mta.delivery.hosts import HostMemory
+from mta.observe.lag import LoopLag
 from mta.observe.metrics import Metrics
 from mta.policy.standings import DestinationStanding
 from mta.ports.system import Clock
@@ -17,6 +18,7 @@ class RunningState:
     scheduler: Scheduler
     hosts: HostMemory
     metrics: Metrics
+    lag: LoopLag
     clock: Clock
     started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
@@ -37,6 +39,9 @@ class RunningState:
 
     def categories(self) -> Mapping[str, int]:
         return self.metrics.snapshot().categories
+
+    def loop_lag(self) -> float:
+        return self.lag.greatest()
 
     def wake(self, destination: str) -> None:
         self.hosts.revive()

@@ -1,23 +1,17 @@
-"""`mta sendmail`, and `sendmail` and `mailq` by link."""
+"""`mta sendmail`, and `sendmail` and `mailq` by link. Each mode imports its own, since programs call this for each mail."""
 
 import os
 import pwd
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
 from mta.config.find import SYSTEM_FILE, control_socket, find_config
 from mta.config.problems import ConfigError
-from mta.control.client import ask
-from mta.control.render import render
 from mta.model.text import safe_text
 from mta.sendmail.arguments import USAGE, Invocation, Mode, parse
-from mta.sendmail.doors import find_doors
 from mta.sendmail.errors import NoDoor, NotTaken, bad_data
-from mta.sendmail.handover import hand_over
-from mta.sendmail.relay import relay
 
 
 def sendmail(words: Sequence[str], config: str | None, *, linked: bool) -> int:
@@ -41,10 +35,19 @@ def sendmail(words: Sequence[str], config: str | None, *, linked: bool) -> int:
 def _run(asked: Invocation, config: Path | None) -> None:
     match asked.mode:
         case Mode.DELIVER:
+            from mta.sendmail.doors import find_doors
+            from mta.sendmail.handover import hand_over
+
             hand_over(asked, _input().buffer, _login(), find_doors(config))
         case Mode.SMTP:
+            from mta.sendmail.doors import find_doors
+            from mta.sendmail.relay import relay
+
             relay(find_doors(config), _input().fileno(), sys.stdout.fileno())
         case Mode.QUEUE:
+            from mta.control.client import ask
+            from mta.control.render import render
+
             sys.stdout.write(render("queue", ask(control_socket(config, os.environ), ["queue"])))
         case Mode.HELP:
             sys.stdout.write(USAGE)
@@ -54,7 +57,9 @@ def _run(asked: Invocation, config: Path | None) -> None:
 
 def _check(config: Path | None) -> None:
     """Raises `ConfigError` with all that is wrong, as `mta check` tells it: then that is why there is no door."""
-    import_module("mta.config.load").load(config, os.environ)
+    from mta.config.load import load
+
+    load(config, os.environ)
 
 
 def _input() -> TextIO:

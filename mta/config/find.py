@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mta.config.document import Document, Key, dotted, read_document
-from mta.config.fields import socket_path
+from mta.config.paths import socket_path
 from mta.config.problems import ConfigError, Problem
 
 SYSTEM_FILE = Path("/etc/mta/mta.toml")

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationInfo
 
-from mta.config import fields, places
+from mta.config import fields, paths, places, relays
 from mta.config.places import Endpoint, IpNetwork
 from mta.model.door import Door
 from mta.model.envelope import MailClass
@@ -32,11 +32,11 @@ HIGHEST_BULK_SHARE = 0.5
 
 
 def _spool_path(value: object, info: ValidationInfo) -> Path:
-    return fields.spool_path(value, _base(info))
+    return paths.spool_path(value, _base(info))
 
 
 def _socket_path(value: object, info: ValidationInfo) -> Path:
-    return fields.socket_path(value, _base(info))
+    return paths.socket_path(value, _base(info))
 
 
 def _door(value: object, info: ValidationInfo) -> Door:
@@ -44,11 +44,11 @@ def _door(value: object, info: ValidationInfo) -> Door:
 
 
 def _secret_file(value: object, info: ValidationInfo) -> str:
-    return fields.secret_file(value, _base(info))
+    return paths.secret_file(value, _base(info))
 
 
 def _file_path(value: object, info: ValidationInfo) -> Path:
-    return fields.file_path(value, _base(info))
+    return paths.file_path(value, _base(info))
 
 
 def _base(info: ValidationInfo) -> Path:
@@ -69,7 +69,7 @@ Address = Annotated[str, PlainValidator(fields.address)]
 Network = Annotated[IpNetwork, PlainValidator(places.network)]
 ListenDoor = Annotated[Door, PlainValidator(_door)]
 SecretFile = Annotated[str, PlainValidator(_secret_file)]
-FileMode = Annotated[int, PlainValidator(fields.file_mode)]
+FileMode = Annotated[int, PlainValidator(paths.file_mode)]
 Nameserver = Annotated[Endpoint, PlainValidator(places.nameserver)]
 AliasName = Annotated[str, PlainValidator(fields.alias_name)]
 Addresses = Annotated[tuple[str, ...], PlainValidator(fields.addresses)]
@@ -87,7 +87,7 @@ Match = Annotated[str, PlainValidator(fields.match)]
 Selector = Annotated[str, PlainValidator(fields.selector)]
 Source = Annotated[str, PlainValidator(places.source)]
 Sharing = Annotated[bool | str, PlainValidator(fields.sharing)]
-Via = Annotated[Relay | None, PlainValidator(places.via)]
+Via = Annotated[Relay | None, PlainValidator(relays.via)]
 
 
 def _sequence(value: object) -> object:

@@ -7,21 +7,16 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from mta.config.fields import Unsaid, is_ip, socket_path, text
+from mta.config.fields import is_ip
+from mta.config.paths import socket_path, text
 from mta.model.door import Door, Scheme
-from mta.policy.destinations import Relay
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
-_VIA = re.compile(
-    r"(?P<scheme>smtps?)://(?:(?P<user>[!-?A-~]{1,320})@)?(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?/?\Z",
-    re.IGNORECASE,
-)
-_HOST_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*\Z", re.I)
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
@@ -42,13 +37,13 @@ def door(value: object, base: Path) -> Door:
     if given.startswith("unix:"):
         return Door(scheme=Scheme.UNIX, path=socket_path(given.removeprefix("unix:"), base))
     scheme = Scheme.TLS if given.startswith("tls://") else Scheme.SMTP
-    host, colon, port = given.removeprefix("tls://").rpartition(":")
+    host, colon, number = given.removeprefix("tls://").rpartition(":")
     if not colon or host in ("", "*", "[]"):
         raise ValueError(
             'expected an address and a port such as "127.0.0.1:25" or "[::1]:25" (inside TLS "tls://0.0.0.0:465"), or '
             '"unix:/run/mta/submit.sock"; to listen on every interface say "0.0.0.0:25"'
         )
-    return Door(_host(host), _port(port), scheme)
+    return Door(_host(host), port(number), scheme)
 
 
 def nameserver(value: object) -> Endpoint:
@@ -56,8 +51,8 @@ def nameserver(value: object) -> Endpoint:
     given = text(value)
     if _is_bare_host(given):
         return Endpoint(_host(given), 53)
-    host, _, port = given.rpartition(":")
-    return Endpoint(_host(host), _port(port))
+    host, _, number = given.rpartition(":")
+    return Endpoint(_host(host), port(number))
 
 
 def _is_bare_host(given: str) -> bool:
@@ -76,7 +71,7 @@ def _host(given: str) -> str:
     return str(address)
 
 
-def _port(given: str) -> int:
+def port(given: str) -> int:
     if not _PORT.match(given) or not 1 <= int(given) <= 65535:
         raise ValueError("expected a port from 1 to 65535")
     return int(given)
@@ -104,30 +99,6 @@ def source(value: object) -> str:
     if not is_ip(given) or ipaddress.ip_address(given).is_unspecified:
         raise ValueError('expected an IP address of this machine, such as "192.0.2.5"')
     return str(ipaddress.ip_address(given))
-
-
-def via(value: object) -> Relay | None:
-    """`smtp://[user@]host[:port]` (TLS by STARTTLS), `smtps://` (TLS from the first octet), or `mx`, which is None."""
-    given = text(value)
-    if given == "mx":
-        return None
-    parts = _VIA.match(given)
-    if parts is None or not _is_relay_host(parts["host"]):
-        raise ValueError('expected "smtp://user@relay.example.net:587", "smtps://..." or "mx"')
-    if ":" in (parts["user"] or ""):
-        raise Unsaid('expected no password in a URL: it belongs into a file that the key "password" names')
-    user = unquote(parts["user"] or "")
-    if not user.isprintable() or "\ufffd" in user:
-        raise ValueError("expected a user of printable characters, in UTF-8 where they are percent-encoded")
-    implicit = parts["scheme"].lower() == "smtps"
-    port = _port(parts["port"]) if parts["port"] else (465 if implicit else 587)
-    return Relay(parts["host"].strip("[]").lower(), port, user, implicit)
-
-
-def _is_relay_host(given: str) -> bool:
-    if given.startswith("["):
-        return is_ip(given[1:-1])
-    return is_ip(given) or (_HOST_NAME.match(given) is not None)
 
 
 def webhook(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mta.control.commands import Command
 from mta.control.timeline import lines, reply_text
-from mta.control.words import WIDTH, clock, count, span, table
+from mta.control.words import WIDTH, clock, count, moment, span, table
 from mta.model.category import IN_WORDS
 from mta.model.text import safe_text
 
@@ -25,6 +25,10 @@ _REMEDIES = {
     "unreported": "not reported: set postmaster, or `mta dead --seen QUEUEID` once you know of it",
 }
 """By what a message is listed for."""
+DESTINATIONS = 12
+"""Lines of `status` for the destinations with the most waiting, so that what stands above them stays on the screen."""
+REPLY = 100
+"""Characters of a reply there."""
 _OWN_MAIL = {"dsn": "a bounce", "report": "a report", "alert": "an alert"}
 _DEADLINES = {
     "handover": "to be handed over by then, or it fails",
@@ -116,6 +120,7 @@ def _status(document: Json) -> Iterable[str]:
     sessions = count(document["sessions"], "session")
     yield f"mta {document['version']} on {safe_text(document['hostname'])}, up {span(document['uptime_s'])}, {sessions}"
     yield ""
+    yield from _needing(document)
     counts = document["recipients"].items()
     yield "recipients  " + ", ".join(f"{number} {status}" for status, number in counts if number or status == "pending")
     for name, found in document["classes"].items():
@@ -124,22 +129,22 @@ def _status(document: Json) -> Iterable[str]:
     rates = ", ".join(f"{rate:g} {safe_text(name)}" for name, rate in document["rates"].items() if rate)
     if rates:
         yield from wrap(f"last minute {rates}", WIDTH, subsequent_indent=" " * 12)
+    if lag := document["loop_lag"]:
+        yield f"loop lag    up to {moment(lag)} within the last minute"
     kinds = ", ".join(f"{number} {safe_text(name)}" for name, number in document.get("categories", {}).items())
     if kinds:
         yield from wrap(f"refusals    {kinds} (since the start)", WIDTH, subsequent_indent=" " * 12)
-    yield from _needing(document)
     yield from _destinations(document["destinations"])
 
 
 def _needing(document: Json) -> Iterable[str]:
-    """What a person should see to."""
+    """What a person should see to, or has ordered."""
+    found = document["health"]
+    heads = (safe_text(found["level"]), *[""] * len(found["reasons"]))
+    yield from (f"{head:12}{safe_text(reason)}" for head, reason in zip(heads, found["reasons"], strict=False))
     if document["held"]:
         orders = (_held(safe_text(name)) for name in document["held"])
         yield f"held        {', '.join(orders)}"
-    if document["damaged"]:
-        yield f"damaged     {count(document['damaged'], 'message')} set apart (mta dead)"
-    if document["untold"]:
-        yield f"untold      {count(document['untold'], 'failure')} could be told to nobody (mta dead)"
 
 
 def _held(target: str) -> str:
@@ -147,17 +152,26 @@ def _held(target: str) -> str:
     return "everything (mta release --all)" if target == "*" else f"{target} (mta release --domain {target})"
 
 
-def _destinations(rows: Sequence[Json]) -> Iterable[str]:
-    if not rows:
+def _destinations(found: Sequence[Json]) -> Iterable[str]:
+    if not found:
         return
+    rows = found[:DESTINATIONS]
     yield ""
     yield from table(
         ("DESTINATION", "WAITING", "SESSIONS", "RESTS UNTIL", "LAST REPLY"),
         (
-            (row["domain"], row["pending"], row["sessions"], clock(row["suspended_until"])[11:], row["last_reply"] or "")
+            (
+                row["domain"],
+                row["pending"],
+                row["sessions"],
+                clock(row["suspended_until"])[11:],
+                safe_text(row["last_reply"] or "", REPLY),
+            )
             for row in rows
         ),
     )
+    if len(found) > len(rows):
+        yield "more: mta status --json"
     limited = [(row["domain"], words) for row in rows if row["limit"] and (words := _limits(row["limit"]))]
     if limited:
         yield ""

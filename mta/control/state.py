@@ -50,6 +50,10 @@ class DaemonState(Protocol):
         """How many refusals there were since the start, by their kind (`model.category`), the most frequent first."""
         ...
 
+    def loop_lag(self) -> float:
+        """By how many seconds the event loop was late within the last minute, at the most."""
+        ...
+
     def wake(self, destination: str) -> None:
         """A person wants this destination tried now, whatever its hosts have shown so far."""
         ...

@@ -1,11 +1,16 @@
-"""The values that options take: text in, values out. Each raises `ValueError` with what was expected."""
+"""The values that options take: text in, values out. Each raises `ValueError` with what was expected.
+
+Rules: what takes its time to import is imported by the option that wants it, since most commands have none.
+"""
 
 import re
+from typing import TYPE_CHECKING
 
-from mta.model.address import AddressError, parse_address, parse_domain
-from mta.model.envelope import KEY_LIMIT, MailClass, is_key
 from mta.model.lifecycle import FINISHED, Status
 from mta.model.units import parse_duration
+
+if TYPE_CHECKING:
+    from mta.model.envelope import MailClass
 
 REASON_LIMIT = 200
 LIMIT = 10_000
@@ -15,6 +20,8 @@ _UNFINISHED = tuple(status for status in Status if status not in FINISHED)
 
 def domain(text: str) -> str:
     """In lower case, by its A-labels."""
+    from mta.model.address import AddressError, parse_domain
+
     try:
         return parse_domain(text)
     except AddressError as error:
@@ -22,6 +29,8 @@ def domain(text: str) -> str:
 
 
 def address(text: str) -> str:
+    from mta.model.address import AddressError, parse_address
+
     try:
         return str(parse_address(text, utf8=True).sendable)
     except AddressError as error:
@@ -40,7 +49,9 @@ def status(text: str) -> Status:
     return Status(text)
 
 
-def mail_class(text: str) -> MailClass:
+def mail_class(text: str) -> "MailClass":
+    from mta.model.envelope import MailClass
+
     known = {mail_class.label: mail_class for mail_class in MailClass}
     if text not in known:
         raise ValueError(f"expected one of {', '.join(known)}")
@@ -60,6 +71,8 @@ def lasting(text: str) -> float:
 
 
 def key(text: str) -> str:
+    from mta.model.envelope import KEY_LIMIT, is_key
+
     if not is_key(text):
         raise ValueError(f"expected 1 to {KEY_LIMIT} ASCII characters, no blank")
     return text

@@ -108,6 +108,7 @@ def status_document(
         "damaged": overview.damaged,
         "untold": overview.untold,
         "health": {"level": judged.level.value, "reasons": list(judged.reasons)},
+        "loop_lag": round(state.loop_lag(), 3),
     }
 
 

@@ -26,6 +26,11 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def moment(seconds: float) -> str:
+    """A short one: `12 ms`, `1.4 s`."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
 def clock(instant: str | None) -> str:
     """`2026-01-02T03:04:05.678Z` -> `2026-01-02 03:04:05Z`; nothing for none."""
     return f"{instant[:10]} {instant[11:19]}Z" if instant else ""

@@ -5,10 +5,7 @@ lost loses its message, so one BDAT that failed fails all that follow in its tra
 final dot leads.
 """
 
-from collections.abc import Awaitable, Callable
-
 from mta.listener.chunking import Chunk, Chunks
-from mta.listener.inbox import CHUNK
 from mta.listener.intake import Client, Intake
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
@@ -25,15 +22,6 @@ def begin_chunk(chunk: Chunk, transaction: Transaction, intake: Intake, settings
             return content
         transaction.chunks = Chunks(content, settings)
     return None
-
-
-async def read_chunk(size: int, chunks: Chunks | None, read: Callable[[int], Awaitable[bytes]]) -> None:
-    """Takes `size` octets from `read`, which gives at least one and at most as many as it is asked for."""
-    while size:
-        piece = await read(min(size, CHUNK))
-        size -= len(piece)
-        if chunks is not None:
-            chunks.decoder.feed(piece)
 
 
 async def end_chunk(

@@ -53,8 +53,7 @@ _NO_SERVICE = Reply(503, "5.5.1", "No mail is accepted from you here")
 class Next(Enum):
     """What is due after an answer."""
 
-    LISTEN = "more commands; the answer may wait for theirs"
-    FLUSH = "more commands; the answer may not wait"
+    LISTEN = "more commands"
     CONTENT = "354 and the content"
     VERIFY = "the verdict on credentials"
     LOOK_UP = "whether mail is sent to the recipient"
@@ -147,11 +146,11 @@ class Conversation:
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
         if self._is_too_early and command not in _IN_CLEAR:
-            return Answer(wire(_TLS_FIRST), Next.FLUSH, refused=(_TLS_FIRST, verb.upper()))
+            return Answer(wire(_TLS_FIRST), refused=(_TLS_FIRST, verb.upper()))
         if "\n" in argument:
-            return Answer(wire(_BARE_LF), Next.FLUSH, refused=(_BARE_LF, verb.upper()))
+            return Answer(wire(_BARE_LF), refused=(_BARE_LF, verb.upper()))
         if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
-            return Answer(wire(_NOT_ASCII), Next.FLUSH)
+            return Answer(wire(_NOT_ASCII))
         return command(self, argument)
 
     @property
@@ -166,7 +165,7 @@ class Conversation:
     def _count_junk(self, reply: Reply, line: bytes = b"") -> Answer:
         self._junk += weight(line)
         if self._junk < JUNK_LIMIT:
-            return Answer(wire(reply), Next.FLUSH)
+            return Answer(wire(reply))
         return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too many unrecognized commands")), Next.CLOSE)
 
     # ------------------------------------------------ session
@@ -188,37 +187,37 @@ class Conversation:
 
     def _greet(self, argument: str, extensions: list[str]) -> Answer:
         if not argument:
-            return Answer(wire(Reply(501, "5.5.4", "The name of the client is missing")), Next.FLUSH)
+            return Answer(wire(Reply(501, "5.5.4", "The name of the client is missing")))
         self.hello, self.extended = argument, bool(extensions)
         self.reset()
-        return Answer(lines(_HELLO, [self._settings.hostname, *extensions]), Next.FLUSH)
+        return Answer(lines(_HELLO, [self._settings.hostname, *extensions]))
 
     def _noop(self, _argument: str) -> Answer:
-        return Answer(wire(_OK), Next.FLUSH)
+        return Answer(wire(_OK))
 
     def _help(self, _argument: str) -> Answer:
-        return Answer(wire(_HELP), Next.FLUSH)
+        return Answer(wire(_HELP))
 
     def _vrfy(self, argument: str) -> Answer:
         if not (_PRINTABLE.match(argument) or is_utf8_request(argument)):
-            return Answer(wire(_NOT_ASCII), Next.FLUSH)
-        return Answer(wire(_CANNOT_VERIFY if argument else Reply(501, "5.5.4", "Syntax: VRFY address")), Next.FLUSH)
+            return Answer(wire(_NOT_ASCII))
+        return Answer(wire(_CANNOT_VERIFY if argument else Reply(501, "5.5.4", "Syntax: VRFY address")))
 
     def _expn(self, _argument: str) -> Answer:
-        return Answer(wire(_NOT_IMPLEMENTED), Next.FLUSH)
+        return Answer(wire(_NOT_IMPLEMENTED))
 
     def _quit(self, argument: str) -> Answer:
-        return Answer(wire(_NO_ARGUMENT), Next.FLUSH) if argument else Answer(wire(_BYE), Next.CLOSE)
+        return Answer(wire(_NO_ARGUMENT)) if argument else Answer(wire(_BYE), Next.CLOSE)
 
     def _starttls(self, argument: str) -> Answer:
         if argument:
-            return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
+            return Answer(wire(_NO_ARGUMENT))
         if self.secure:
-            return Answer(wire(Reply(503, "5.5.1", "TLS is on already")), Next.FLUSH)
+            return Answer(wire(Reply(503, "5.5.1", "TLS is on already")))
         if not self._offers_tls:
-            return Answer(wire(_NOT_IMPLEMENTED), Next.FLUSH)
+            return Answer(wire(_NOT_IMPLEMENTED))
         if self.transaction.reverse_path is not None:
-            return Answer(wire(Reply(503, "5.5.1", "Not within a transaction")), Next.FLUSH)
+            return Answer(wire(Reply(503, "5.5.1", "Not within a transaction")))
         return Answer(b"", Next.TLS)
 
     def began_tls(self) -> None:
@@ -236,10 +235,10 @@ class Conversation:
         if not self._settings.users:
             return self._count_junk(_UNRECOGNIZED)
         if refusal := self._auth_refusal(argument):
-            return Answer(wire(refusal), Next.FLUSH)
+            return Answer(wire(refusal))
         begun = auth.begin(argument)
         if isinstance(begun, Reply):
-            return Answer(wire(begun), Next.FLUSH)
+            return Answer(wire(begun))
         self._exchange, step = begun
         return self._step(step)
 
@@ -258,7 +257,7 @@ class Conversation:
             return Answer(b"", Next.VERIFY)
         if step.code != 334:
             self._exchange = None
-        return Answer(wire(step), Next.FLUSH)
+        return Answer(wire(step))
 
     def judged(self, verdict: Reply) -> Answer:
         """The answer to `credentials` of which `verdict` is known."""
@@ -268,11 +267,11 @@ class Conversation:
             self.user = name
             self._permit.become(name)
             self._settings = self._permit.settings
-            return Answer(wire(verdict), Next.FLUSH)
+            return Answer(wire(verdict))
         self.failures += verdict.code in (421, 535)
         if self.failures >= auth.FAILURES_LIMIT:
             verdict = Reply(421, "4.7.0", f"{self._settings.hostname} Too many failed authentications")
-        then = Next.CLOSE if verdict.code == 421 else Next.FLUSH
+        then = Next.CLOSE if verdict.code == 421 else Next.LISTEN
         return Answer(wire(verdict), then, refused=(verdict, f"AUTH as {name}"))
 
     # ------------------------------------------------ transaction
@@ -333,11 +332,11 @@ class Conversation:
 
     def _data(self, argument: str) -> Answer:
         if argument:
-            return Answer(wire(_NO_ARGUMENT), Next.FLUSH)
+            return Answer(wire(_NO_ARGUMENT))
         if refusal := self._content_refusal():
-            return Answer(wire(refusal), Next.FLUSH)
+            return Answer(wire(refusal))
         if self.transaction.chunks is not None:
-            return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")), Next.FLUSH)
+            return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")))
         return Answer(b"", Next.CONTENT)
 
     def _bdat(self, line: bytes | None) -> Answer:
@@ -347,7 +346,7 @@ class Conversation:
         chunk = None if line is None else announced(line[len("BDAT") :].decode("latin-1").strip(" \t"))
         if chunk is None:
             self.transaction.break_chunks()
-            return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG), Next.FLUSH)
+            return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG))
         if not self.may_submit and chunk.size > STRANGERS_CHUNK:
             return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too large a chunk")), Next.CLOSE)
         return Answer(b"", Next.CHUNK, chunk=replace(chunk, refusal=self._content_refusal()))

@@ -27,6 +27,9 @@ from mta.ports.system import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
 from mta.suppressions import Suppressions
 
+ROOM_LOOK = 0.1
+"""Seconds between two looks at how much room there is; whoever commits looks again."""
+
 _FULL = Reply(452, "4.3.1", "Insufficient storage, try again later")
 _KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header field here")
 
@@ -59,10 +62,14 @@ class Intake:
         self._chance = entropy.stream("queue id")
         self._errors = entropy.stream("error id")
         self._observer = observer
+        self._room_seen_at = 0.0
 
     def buffer(self) -> ContentBuffer | Reply:
+        """For a message of which nobody knows how large it is."""
         try:
-            self._spool.check_room(0)
+            if not 0 <= (now := self.now()) - self._room_seen_at < ROOM_LOOK:
+                self._spool.check_room(0)
+                self._room_seen_at = now
             return self._spool.buffer()
         except Exception as error:
             return self.trouble(error)

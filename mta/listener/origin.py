@@ -21,10 +21,11 @@ class Origin:
 
 
 def origin(transport: asyncio.BaseTransport) -> Origin:
-    sock = transport.get_extra_info("socket")
+    peername = transport.get_extra_info("peername")
+    sock = None if isinstance(peername, tuple) else transport.get_extra_info("socket")
     if sock is not None and sock.family == socket.AF_UNIX:
         return Origin(None, _local(sock))
-    return Origin(peer_address(transport.get_extra_info("peername")))
+    return Origin(peer_address(peername))
 
 
 def _local(sock: socket.socket) -> str:

@@ -174,7 +174,7 @@ class Listener:
 
     async def _wait_for_sessions(self, timeout: float) -> None:
         if self._sessions:
-            await asyncio.wait([session.task for session in self._sessions], timeout=timeout)
+            await asyncio.wait([session.over for session in self._sessions], timeout=timeout)
 
     # ------------------------------------------------ sessions
     def _factory(self, scheme: Scheme) -> SessionFactory:

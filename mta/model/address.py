@@ -76,7 +76,7 @@ class Address:
     @property
     def least_quoted(self) -> "Address":
         """The same mailbox with quotes only where they are needed (RFC 5321 section 4.1.2)."""
-        return Address(least_quoted(self.local_part), self.domain)
+        return Address(least_quoted(self.local_part), self.domain) if self.local_part.startswith('"') else self
 
     @property
     def key(self) -> str:
@@ -105,7 +105,8 @@ def parse_address(text: str, *, utf8: bool = False) -> Address:
     if _octets(local_part) > LOCAL_PART_LIMIT:
         raise AddressError(Flaw.LOCAL_PART_LENGTH)
     address = Address(local_part, _checked(domain) if domain is not None else "")
-    if max(_octets(str(address)), _octets(str(address.sendable))) + 2 > PATH_LIMIT:
+    octets = len(text) if text.isascii() else max(_octets(str(address)), _octets(str(address.sendable)))
+    if octets + 2 > PATH_LIMIT:
         raise AddressError(Flaw.PATH_LENGTH)
     return address
 

@@ -11,7 +11,7 @@ and ORCPT ask in `dsn_request`.
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mta.model.address import Address, AddressError, Flaw, parse_address, parse_literal, strip_source_route
 from mta.model.envelope import NewRecipient
@@ -91,8 +91,7 @@ class Rules(Protocol):
     def strict_deliver_by(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Mail:
+class Mail(NamedTuple):
     """An accepted MAIL: the sender ("" is the null path), what its parameters ask, and the octets that SIZE announces, 0
     for none."""
 
@@ -102,8 +101,7 @@ class Mail:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardPath:
+class ForwardPath(NamedTuple):
     """An accepted RCPT: the address under its full name, and the recipients that it stands for."""
 
     address: str
@@ -145,7 +143,7 @@ def forward_path(argument: str, rules: Rules, *, extended: bool, utf8: bool = Fa
     if isinstance(found, Reply) or not parsed.parameters:
         return found
     recipients = (replace(it, notify=dsn.notify, orcpt=dsn.orcpt) for it in found.recipients)
-    return replace(found, recipients=tuple(recipients))
+    return found._replace(recipients=tuple(recipients))
 
 
 # ---------------------------------------------------------------- parameters
@@ -181,6 +179,7 @@ def _routable(address: Address, rules: Rules) -> ForwardPath | Reply:
             return Reply(554, "5.1.2", "The domain is not fully qualified")
         if address.domain.startswith("[") and _is_barred(address, rules):
             return Reply(550, "5.7.1", "Mail to a private or special address is not relayed")
+        return ForwardPath(str(address), (_recipient(address),))
     recipients = rules.locals.resolve(address)
     if isinstance(recipients, Reply):
         return recipients

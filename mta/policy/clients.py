@@ -8,7 +8,7 @@ class with it. RFC 6409 sections 3.2, 4.3 and 6.1; RFC 6710 sections 4.1 and 5; 
 import ipaddress
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
@@ -26,6 +26,7 @@ _HIGHEST = {MailClass.URGENT: HIGHEST_PRIORITY, MailClass.NORMAL: 0, MailClass.B
 _XTEXT = re.compile(r"(?:<>|(?:[!-*,-<>-~]|\+[0-9A-F]{2})+)\Z")
 
 AUTH_REQUIRED = Reply(530, "5.7.0", "Authentication required")
+SENDER_OK = Reply(250, "2.1.0", "Ok")
 SENDER_REFUSED = Reply(550, "5.7.1", "You may not send from this domain")
 AUTHOR_REFUSED = Reply(550, "5.7.1", "You may not write in the name of the domain in From: its mail is signed here")
 NULL_SENDER_REFUSED = Reply(550, "5.7.1", "You may not send without a sender")
@@ -92,7 +93,7 @@ def too_often(rate: Rate, what: str) -> Reply:
 def welcome(priority: int | None, highest: int) -> Reply:
     """The reply to MAIL, which tells a priority that was asked for and lowered."""
     if priority is None or priority <= highest:
-        return Reply(250, "2.1.0", "Ok")
+        return SENDER_OK
     return Reply(250, "2.3.6", f"{highest} is the new priority of the message: you may not use {priority}")
 
 
@@ -103,7 +104,7 @@ def lowered(wish: Wish, highest: int) -> Wish:
     priority = None if wish.priority is None else min(wish.priority, highest)
     mail_class = max(wish.mail_class, class_of(highest))
     asked = wish.mail_class if wish.mail_class < mail_class else None
-    return replace(wish, priority=priority, mail_class=mail_class, asked=asked)
+    return wish._replace(priority=priority, mail_class=mail_class, asked=asked)
 
 
 # ---------------------------------------------------------------- the parameter AUTH

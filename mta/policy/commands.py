@@ -7,7 +7,7 @@ means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2; RFC 6
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mta.model.address import AddressError, Flaw
 from mta.model.reply import Reply
@@ -26,8 +26,7 @@ BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9,
 """RFC 6710 section 4.1 has a code of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathArgument:
+class PathArgument(NamedTuple):
     """`path` is what stands between the brackets; `parameters` has keywords in upper case, and None for one without a
     value."""
 

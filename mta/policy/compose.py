@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.header import Header
-from email.utils import format_datetime
 
 from mta.model.text import ascii_text, safe_text
 
@@ -23,6 +22,8 @@ WIDTH = 76
 _LONGEST_WORD = 900
 """Octets of a word that may stand on a line of its own and leave room below 998 for what precedes it."""
 _OVERLONG = re.compile(rf"(\S{{{_LONGEST_WORD}}})(?=\S)")
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _LAST_SECOND = 253402300799
 """Of the year 9999."""
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,248}>\Z")
@@ -42,7 +43,9 @@ class Stamp:
 
 def date_time(at: float) -> str:
     """RFC 5322 section 3.3, in UTC; an instant outside the calendar is its nearest end."""
-    return format_datetime(datetime.fromtimestamp(min(max(int(at), 0), _LAST_SECOND), UTC))
+    it = datetime.fromtimestamp(min(max(int(at), 0), _LAST_SECOND), UTC)
+    day = f"{_DAYS[it.weekday()]}, {it.day:02} {_MONTHS[it.month - 1]} {it.year:04}"
+    return f"{day} {it.hour:02}:{it.minute:02}:{it.second:02} +0000"
 
 
 def field(name: str, value: str) -> str:

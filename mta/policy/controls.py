@@ -6,7 +6,7 @@ Those that say when a message is to be sent are read in `requests`. TLS-Required
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mta.model.envelope import KEY_LIMIT, DoubtOrder, is_key
 from mta.policy.header import Field, HeaderError, Section
@@ -19,8 +19,7 @@ TLS_REQUIRED_FIELD = "tls-required"
 CONTROL_FIELDS = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD, DEADLINE.lower(), RELEASE.lower()})
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(NamedTuple):
     """`key` names the logical email, "" without one; `in_doubt` overrides `delivery.in_doubt`; `tls_optional`: what its
     receivers demand of encryption is not to keep it back."""
 
@@ -66,6 +65,8 @@ def _tls_optional(section: Section) -> bool:
 
 
 def _fields(section: Section, names: tuple[str, ...]) -> Iterator[Field]:
+    if section.by_name.keys().isdisjoint(names):
+        return iter(())
     return (field for field in section.fields if field.name in names)
 
 

@@ -45,6 +45,8 @@ NOTHING = MailAsks()
 
 def mail_asks(parameters: Mapping[str, str | None]) -> MailAsks | Reply:
     """Those of `OF_MAIL`, or the refusal."""
+    if parameters.keys().isdisjoint(OF_MAIL):
+        return NOTHING
     ret, envid = (parameters.get("RET", "") or "").upper(), parameters.get("ENVID", "") or ""
     bad_ret = "RET" in parameters and ret not in _RETURNS
     bad_envid = "ENVID" in parameters and not _is_printable_xtext(envid)

@@ -5,10 +5,11 @@ with it; fields that are kept keep their octets. RFC 5322 sections 2.1, 2.2, 3.6
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
+from typing import NamedTuple
 
 from mta.model.reply import Reply
 from mta.model.text import ascii_text, safe_text
@@ -34,8 +35,7 @@ class HeaderError(ValueError):
         self.reply = Reply(554, "5.6.0", text)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """`name` in lower case; `raw` is the whole field with its line ends, `body` what stands behind the colon."""
 
     name: str
@@ -50,24 +50,28 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`length` is how many octets the fields take; `closed` says whether an empty line follows, or the content's end."""
+    """`length` is how many octets the fields take; `closed` says whether an empty line follows, or the content's end.
+    `by_name` has the same fields, in the same order."""
 
     fields: tuple[Field, ...]
+    by_name: Mapping[str, Sequence[Field]]
     length: int
     closed: bool
 
-    def named(self, name: str) -> Iterator[Field]:
-        return (field for field in self.fields if field.name == name)
+    def named(self, name: str) -> Sequence[Field]:
+        return self.by_name.get(name, ())
 
     def first(self, name: str) -> Field | None:
-        return next(self.named(name), None)
+        found = self.by_name.get(name)
+        return found[0] if found else None
 
 
 def read_section(start: bytes, *, complete: bool, utf8: bool = False) -> Section:
     """As `split_section`; raises `HeaderError` also where a field is not ASCII, or with `utf8`, where it is not UTF-8."""
     section = split_section(start, complete=complete)
-    for field in (it for it in section.fields if not it.raw.isascii()):
-        _check_encoding(field, utf8=utf8)
+    if not start[: section.length].isascii():
+        for field in (it for it in section.fields if not it.raw.isascii()):
+            _check_encoding(field, utf8=utf8)
     return section
 
 
@@ -75,15 +79,19 @@ def split_section(start: bytes, *, complete: bool, limit: int = FIELD_LIMIT) -> 
     """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets; the lines end
     with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `limit` fields."""
     fields: list[Field] = []
+    by_name: dict[str, list[Field]] = {}
     position = 0
     while match := _FIELD.match(start, position):
         if len(fields) == limit:
             raise HeaderError(f"The header section has more than {limit} fields")
-        fields.append(Field(match.group(1).decode("ascii").lower(), match.group(), match.group(2)))
+        raw, name, body = match.group(0, 1, 2)
+        field = Field(name.decode("ascii").lower(), raw, body)
+        fields.append(field)
+        by_name.setdefault(field.name, []).append(field)
         position = match.end()
     if not complete and start.find(b"\r\n", position) < 0:
         raise HeaderError(f"The header section is longer than {LIMIT} octets")
-    return Section(tuple(fields), position, start.startswith(b"\r\n", position) or position == len(start))
+    return Section(tuple(fields), by_name, position, start.startswith(b"\r\n", position) or position == len(start))
 
 
 def _check_encoding(field: Field, *, utf8: bool) -> None:

@@ -7,7 +7,6 @@ RFC 5322 sections 2.1, 2.2, 3.4, 3.6 and 3.6.2; RFC 6854 section 2; RFC 5321 sec
 """
 
 import re
-from collections import Counter
 
 from mta.model.reply import Reply
 from mta.policy import header
@@ -63,9 +62,10 @@ def _frame_flaw(section: Section, start: bytes) -> str:
 
 
 def _count_flaw(section: Section) -> str:
-    counts = Counter(field.name for field in section.fields if field.name in _ONCE and _stays(field))
-    name = next((name for name, count in counts.items() if count > 1), None)
-    return f"More than one {_ONCE[name]} header field: send one" if name is not None else ""
+    for name, fields in section.by_name.items():
+        if len(fields) > 1 and name in _ONCE and sum(map(_stays, fields)) > 1:
+            return f"More than one {_ONCE[name]} header field: send one"
+    return ""
 
 
 def _stays(field: Field) -> bool:

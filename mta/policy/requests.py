@@ -11,10 +11,9 @@ Deferred-Delivery); RFC 3339.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.reply import Reply
@@ -49,8 +48,7 @@ _PRIORITIES = {"urgent": MailClass.URGENT, "normal": MailClass.NORMAL, "non-urge
 _BULK_PRECEDENCES = ("bulk", "list", "junk")
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
+class Requests(NamedTuple):
     """Of the parameters of MAIL. `priority` None: none was given; `hold_request` as in `NewMessage`; `utf8`: addresses and
     header section may be UTF-8, which says nothing of whether they are; `require_tls`: it goes on by servers with
     REQUIRETLS alone."""
@@ -66,8 +64,7 @@ class Requests:
 NO_REQUESTS = Requests()
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(NamedTuple):
     """Of parameters and fields together. `past` is the field whose instant lies behind MAIL, "" for none: a refusal, but
     for an email that is here already. `asked` is the class that was asked for and may not be used, None: there is none."""
 
@@ -88,6 +85,8 @@ def class_of(priority: int) -> MailClass:
 # ---------------------------------------------------------------- parameters
 def mail_requests(parameters: Mapping[str, str | None], now: float, max_hold: float, *, strict: bool) -> Requests | Reply:
     """Those of `PARAMETERS` in a MAIL heard at `now`, or why they are refused. `strict`: BY=n;R is kept as RFC 2852 says."""
+    if parameters.keys().isdisjoint(PARAMETERS):
+        return NO_REQUESTS
     priority = parameters.get("MT-PRIORITY", "0")
     if priority is None or not _NUMBER.match(priority):
         return BAD_PRIORITY

@@ -8,7 +8,7 @@ priority stands in one MT-Priority field, whoever gets the message: it is always
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mta.model.address import AddressError, IpAddress, check_domain
 from mta.model.reply import Reply
@@ -20,6 +20,7 @@ from mta.policy.header import HeaderError, Section
 from mta.policy.requests import NO_REQUESTS, PRIORITY, Requests, Wish, mt_priority, wish
 
 _REMOVED = frozenset({"bcc", "resent-bcc", *CONTROL_FIELDS})
+_LOOKED_AT = frozenset({*_REMOVED, "message-id", "date", PRIORITY.lower()})
 _NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
 _REMOTE_ID_LIMIT = 200
 _ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"
@@ -38,8 +39,7 @@ _REMOTE_IDS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """How a message came in. `hello` is what the client said in EHLO or HELO, inside TLS if `secure`, authenticated as
     `user` ("": not at all); `peer` its address (None: not known), `local`: at a unix socket; `sole`
     the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
@@ -67,8 +67,7 @@ class Arrival:
         return f"{name}{'S' * self.secure}{'A' * bool(self.user)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The first `length` octets of the content become `by`. `subject` is as it was given, on one line."""
 
     length: int
@@ -115,7 +114,7 @@ def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: W
     message_id = known or f"<{arrival.queue_id}@{arrival.hostname}>"
     lines = [received(arrival)]
     keeps = _states_once(section, wanted.priority)
-    lines += [field.raw for field in section.fields if not _is_dropped(field, keeps_priority=keeps)]
+    lines += [it.raw for it in section.fields if it.name not in _LOOKED_AT or not _is_dropped(it, keeps_priority=keeps)]
     if wanted.priority is not None and not keeps:
         lines.append(f"{PRIORITY}: {wanted.priority}\r\n".encode("ascii"))
     if not known:

@@ -7,11 +7,11 @@ from tests.support.daemon import until
 async def test_shares_are_taken_at_once_and_another_order_of_the_senders_wants_a_restart(running: World) -> None:
     running.configure("lanes", urgent_reserve=0.5, bulk_share=0.2)
     await running.daemon.reload()
-    assert not running.daemon.logged("trouble", level="warning")
+    assert not running.daemon.warnings
     running.configure("lanes", fair_by="sender")
     await running.daemon.reload()
-    (warned,) = running.daemon.logged("trouble", level="warning")
-    assert "lanes.fair_by" in warned["what"] and "restart" in warned["what"]
+    (warned,) = running.daemon.warnings
+    assert "lanes.fair_by" in warned and "restart" in warned
 
 
 async def test_mail_is_delivered_where_it_is_fair_by_sender(world: World) -> None:

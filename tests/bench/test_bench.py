@@ -31,7 +31,7 @@ SMALL: Mapping[str, tuple[int, str]] = {
     "slow": (2, "--messages 20"),
     "domains": (3, "--messages 40"),
     "backlog": (8, "--messages 40 --backlog 500"),
-    "large": (5, "--messages 6"),
+    "large": (6, "--messages 6"),
     "tls": (2, "--messages 100"),
     "growth": (2 + 4 + 10, "--messages 20"),
     "lanes": (6, "--backlog 1500 --urgent 20"),

@@ -26,7 +26,7 @@ async def _client_that_goes_while_its_message_is_stored() -> None:
         await entered.wait()
         (session,) = running.listener._sessions
         client.reset()
-        await until(lambda: session.transport is None)
+        await until(lambda: session._is_lost)
         released.set()
         await until(lambda: running.listener.sessions == 0)
         assert [type(fact) for fact in running.facts if isinstance(fact, Accepted | Trouble)] == [Accepted]

@@ -280,13 +280,3 @@ def test_the_configuration_is_found_as_the_interface_says(shell: Shell) -> None:
     other = shell.folder / "other.toml"
     other.write_text('hostname = "other.example.com"\n')
     assert "other.example.com" in shell.run("check", MTA_CONFIG=str(other)).stdout
-
-
-# ---------------------------------------------------------------- speed
-def test_asking_the_daemon_does_not_load_what_it_does_not_need(shell: Shell) -> None:
-    code = (
-        "import sys; from mta.cli.main import main; sys.argv = ['mta', 'status']; main();"
-        "print([name for name in ('asyncio', 'pydantic', 'msgspec', 'rich', 'mta.app') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=shell.folder, check=True)
-    assert done.stdout == "[]\n"

@@ -34,6 +34,7 @@ class Present:
     up: float = 12.5
     at: dict[str, DestinationState] = field(default_factory=dict)
     woken: list[str] = field(default_factory=list)
+    lag: float = 0.0
 
     def uptime(self) -> float:
         return self.up
@@ -46,6 +47,9 @@ class Present:
 
     def categories(self) -> Mapping[str, int]:
         return {"mailbox-full": 2}
+
+    def loop_lag(self) -> float:
+        return self.lag
 
     def wake(self, destination: str) -> None:
         self.woken.append(destination)

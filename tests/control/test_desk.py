@@ -38,6 +38,7 @@ async def test_status_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom, pr
     await mail.accept("bob@example.net", mail_class=MailClass.BULK)
     present.at["example.org"] = DestinationState(1, NOW + 60, "451 4.3.0 try later")
     present.at["idle.example"] = DestinationState(2, None, "")
+    present.lag = 1.23456
     document = await do(desk, "status")
     assert list(document)[:6] == ["version", "uptime_s", "hostname", "recipients", "classes", "destinations"]
     assert (document["version"], document["uptime_s"], document["hostname"]) == ("0.1.0", 12.5, "mail.example.com")
@@ -59,6 +60,7 @@ async def test_status_is_as_the_interface_pins_it(desk: Desk, mail: Mailroom, pr
          "limit": None},
     ]  # fmt: skip
     assert (document["sessions"], document["held"], document["damaged"], document["untold"]) == (3, [], 0, 0)
+    assert document["loop_lag"] == 1.235
 
 
 async def test_status_lists_fifty_destinations_the_most_waiting_first(desk: Desk, mail: Mailroom, present: Present) -> None:

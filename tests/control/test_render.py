@@ -8,7 +8,7 @@ import pytest
 from mta.control.commands import COMMANDS, Command, parse_command, words_of
 from mta.control.desk import Desk
 from mta.control.errors import CommandError, Exit
-from mta.control.health import HealthRules
+from mta.control.health import HealthRules, Limits
 from mta.control.render import render, shown_as
 from mta.control.state import DestinationState, LimitState
 from mta.control.words import span
@@ -28,21 +28,48 @@ async def test_status_reads_as_a_person_would_say_it(desk: Desk, mail: Mailroom,
     await mail.accept("ann@example.org", at=NOW - 7500, mail_class=MailClass.BULK)
     await desk.do(parse_command(["hold", "--domain", "example.net"]))
     present.up = 90061
+    present.lag = 0.0123
     present.at["example.org"] = DestinationState(1, NOW + 60, "451 4.3.0 try later")
     assert (await text(desk, "status")).splitlines() == [
         "mta 0.1.0 on mail.example.com, up 1 d 1 h, 1 session",
         "",
+        "held        example.net (mta release --domain example.net)",
         "recipients  1 pending",
         "urgent      0 waiting",
         "normal      0 waiting",
         "bulk        1 waiting, the oldest for 2 h 5 min",
         "last minute 3 accepted",
+        "loop lag    up to 12 ms within the last minute",
         "refusals    2 mailbox-full (since the start)",
-        "held        example.net (mta release --domain example.net)",
         "",
         "DESTINATION  WAITING  SESSIONS  RESTS UNTIL  LAST REPLY",
         "example.org  1        1         03:05:05Z    451 4.3.0 try later",
     ]
+
+
+async def test_status_begins_with_what_a_person_should_see_to(desk: Desk, mail: Mailroom) -> None:
+    desk = replace(desk, health=lambda: HealthRules(critical=Limits(pending=1), postmaster=False))
+    await mail.dead("bob@example.net")
+    await mail.accept("ann@example.org")
+    assert (await text(desk, "status")).splitlines()[1:6] == [
+        "",
+        "critical    1 recipient waiting (limit 1)",
+        "            1 recipient given up (mta dead)",
+        "            no postmaster who gets reports and alerts",
+        "recipients  1 pending, 1 dead",
+    ]
+
+
+async def test_status_keeps_its_head_on_the_screen(desk: Desk, mail: Mailroom, present: Present) -> None:
+    for number in range(60):
+        await mail.accept(f"ann@d{number}.example")
+    await mail.accept("bob@d7.example")
+    present.at["d7.example"] = DestinationState(1, None, "451 4.7.1 " + "x" * 500)
+    lines = (await text(desk, "status")).splitlines()
+    assert len(lines) <= 24
+    assert all(len(line) < 160 for line in lines)
+    assert lines[-13].split()[:3] == ["d7.example", "2", "1"]
+    assert lines[-1] == "more: mta status --json"
 
 
 async def test_an_idle_daemon_s_lists_say_so(desk: Desk) -> None:

@@ -70,7 +70,7 @@ async def test_a_reload_says_what_wants_a_restart(running: World) -> None:
     running.configure("", hostname="other.out.test")
     running.configure("spool", url=f"sqlite:{running.folder}/other.db")
     await running.daemon.reload()
-    warned = [line["what"] for line in running.daemon.logged("trouble", level="warning")]
+    warned = running.daemon.warnings
     assert any("hostname" in what for what in warned) and any("spool" in what for what in warned)
     assert (await running.daemon.json("status"))["hostname"] == "mail.out.test"
     assert not (running.folder / "other.db").exists()

@@ -206,7 +206,7 @@ def test_ext06_replies_and_content_are_the_same_however_the_input_is_cut(where: 
         for piece in pieces:
             wire.transport.feed(piece)
             await wire.settle()
-        await wire.session.task
+        await wire.session.over
         return bytes(wire.transport.written), [content for _, content in wire.spool.accepted]
 
     replies, contents = run_virtual(run(cut(script, where)))

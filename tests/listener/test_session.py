@@ -10,7 +10,8 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mta.listener.protocol import BARRED_TIMEOUT, LINGER, REPLIES_LIMIT, SubmissionSession
+from mta.listener.connection import LINGER, REPLIES_LIMIT
+from mta.listener.protocol import BARRED_TIMEOUT, SubmissionSession
 from mta.listener.server import Listener
 from mta.model.events import Refused
 from mta.spool.base import Spool
@@ -65,7 +66,7 @@ def test_ext06_replies_and_content_are_the_same_however_the_input_is_cut(cuts: l
         for begin, end in zip([0, *edges], [*edges, len(script)], strict=True):
             wire.transport.feed(script[begin:end])
             await wire.settle()
-        await wire.session.task
+        await wire.session.over
         return bytes(wire.transport.written), [content for _, content in wire.spool.accepted]
 
     replies, contents = run_virtual(run(sorted(cut % len(script) for cut in cuts)))
@@ -82,7 +83,7 @@ async def test_ext07_replies_wait_while_complete_commands_are_buffered() -> None
     wire.transport.write = writes.append  # type: ignore[method-assign]
     wire.transport.feed(b"HELO c\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nRCPT TO:<e@d.test>\r\nRSET\r\nMAIL")
     await wire.settle()
-    assert [chunk.count(b"\r\n") for chunk in writes] == [1, 4]
+    assert [chunk.count(b"\r\n") for chunk in writes] == [5]
 
 
 async def test_a_client_that_pipelines_without_end_gets_its_replies_in_pieces() -> None:
@@ -102,10 +103,10 @@ def test_a_client_that_reads_no_reply_is_not_served_for_ever() -> None:
         wire.transport.stuck = True
         wire.transport.feed(b"NOOP\r\nNOOP\r\n")
         await wire.settle()
-        assert wire.transport.written.count(b"250") == 1
+        assert wire.codes == []
         began = asyncio.get_running_loop().time()
         await wire.transport.closed.wait()
-        await asyncio.wait([wire.session.task])
+        await wire.session.over
         assert asyncio.get_running_loop().time() - began == pytest.approx(300 + LINGER)
 
     run_virtual(run())
@@ -399,8 +400,9 @@ async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command
     await wire.settle()
     count = 60_000 // len(command)
     wire.transport.feed(b"EHLO c\r\n" + command * count)
-    said, steps = 0, []
-    while wire.session._inbox.has_line():
+    said = len(wire.transport.written)
+    steps = [said]
+    while not wire.session._inbox.is_empty:
         await asyncio.sleep(0)
         steps.append(len(wire.transport.written) - said)
         said = len(wire.transport.written)
@@ -426,8 +428,10 @@ async def test_ses25_what_comes_as_the_session_ends_is_not_taken() -> None:
     await wire.settle()
     wire.transport.feed(b"EHLO c\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nBDAT 3\r\n\r\nx")
     await wire.settle()
+    wire.session.pause_writing()
     wire.transport.feed(b"BDAT 0 LAST\r\n")
     wire.session.dismiss("4.4.2", "Timeout, closing connection")
+    wire.session.resume_writing()
     await wire.settle()
     assert wire.codes[-1] == b"421 4.4.2" and wire.spool.accepted == []
 

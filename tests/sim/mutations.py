@@ -158,7 +158,8 @@ def shield_of_the_accepting_commit() -> Iterator[None]:
 
     def connection_lost(self: SubmissionSession, error: Exception | None) -> None:
         lost(self, error)
-        self.task.cancel()
+        if self.task is not None:
+            self.task.cancel()
 
     def begin(self: SubmissionSession, commits: bool) -> None:
         self._receives_content &= not commits

@@ -251,6 +251,12 @@ class Daemon:
         """The lines of this event with these values."""
         return [line for line in self.log if line["event"] == event and values.items() <= line.items()]
 
+    @property
+    def warnings(self) -> list[str]:
+        """But for those that only the machine is to blame for."""
+        found = [str(line["what"]) for line in self.logged("trouble", level="warning")]
+        return [what for what in found if not what.startswith("the event loop was held")]
+
 
 class _Notified(asyncio.DatagramProtocol):
     """What the daemon tells the service manager (sd_notify(3))."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.bench.machine import memory
 from tests.bench.peers import Peer, Setup, running
+from tests.bench.peers.ours import Ours
 from tests.bench.plan import Plan
 from tests.bench.rounds import Round, in_turns, measured, warm_up
 from tests.bench.table import Row, Table, at_most, percentile
@@ -27,10 +28,12 @@ MEMORY_GOAL, WAIT_GOAL = at_most(300), at_most(50)
 
 @dataclass(slots=True)
 class Watched:
-    """Octets at the most, and seconds that each NOOP's reply took."""
+    """Octets at the most, seconds that each NOOP's reply took, and by how many the loop was late by its own account, where a
+    peer tells."""
 
     peak: int = 0
     waits: list[float] = field(default_factory=list)
+    lag: float | None = None
 
 
 async def run(plan: Plan) -> list[Table]:
@@ -41,7 +44,10 @@ async def run(plan: Plan) -> list[Table]:
 
         async def one(peer: Peer) -> tuple[Round, Watched]:
             async with _watching(peer) as watched:
-                return await measured(peer, messages, submit(peer.endpoint, messages, size=SIZE), sink), watched
+                round_ = await measured(peer, messages, submit(peer.endpoint, messages, size=SIZE), sink)
+            if isinstance(peer, Ours):
+                watched.lag = (await peer.daemon.json("status"))["loop_lag"]
+            return round_, watched
 
         found = await in_turns(peers, plan.rounds, one)
     table = Table(f"{messages} messages of 25 MiB, {SESSIONS} at once", [peer.name for peer in peers])
@@ -49,6 +55,7 @@ async def run(plan: Plan) -> list[Table]:
         Row("peak memory (PSS), MB", [[it.peak / 1e6 for _, it in own] for own in found], MEMORY_GOAL),
         Row("NOOP meanwhile, p50, ms", [[percentile(it.waits, 50) * 1000 for _, it in own] for own in found]),
         Row("NOOP meanwhile, longest, ms", [[max(it.waits) * 1000 for _, it in own] for own in found], WAIT_GOAL),
+        Row("loop lag of the last minute, ms", [[it.lag * 1000 for _, it in own if it.lag is not None] for own in found]),
         Row("delivered/s end to end", [[it.delivered for it, _ in own] for own in found]),
         Row("CPU s per message", [[it.cpu for it, _ in own if it.cpu is not None] for own in found]),
     ]
@@ -75,7 +82,8 @@ async def _look(peer: Peer, watched: Watched) -> None:
 
 
 async def _knock(peer: Peer, watched: Watched) -> None:
-    """From outside it can't be told whether the loop was held or the machine was busy: the figure is of both."""
+    """From outside it can't be told whether the loop was held or the machine was busy: the figure is of both. So is the
+    daemon's own, which leaves the network out."""
     now = asyncio.get_running_loop().time
     async with await SmtpClient.connect(peer.endpoint) as client:
         while True:
