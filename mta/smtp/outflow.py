@@ -37,6 +37,9 @@ class Outflow:
         stuffer, rest = DotStuffer(), b""
         async for chunk in chunks:
             for piece in stuffer.pieces(chunk):
+                if len(rest) + len(piece) <= REST:  # a signature's field comes alone
+                    rest += piece
+                    continue
                 if rest and (answer := await self.write(rest)):
                     return answer
                 rest = piece
