@@ -11,6 +11,7 @@ RFC 5321 sections 2.3.8, 4.1.1.4, 4.5.2 and 4.5.3.1.6; RFC 1870 section 5.
 import re
 
 from mta.listener.settings import BareNewlines, LongLines
+from mta.model.line_ends import has_bare
 from mta.model.reply import Reply
 from mta.policy.acceptance import TOO_LARGE
 from mta.policy.outline import LINE_LIMIT
@@ -91,7 +92,7 @@ class ContentDecoder:
         self._virtual = 0
 
     def _decoded(self, raw: bytes) -> bytes:
-        if not _has_bare(raw) and not raw.endswith(b"\r\n."):  # such a dot stands before a bare one
+        if not has_bare(raw) and not raw.endswith(b"\r\n."):  # such a dot stands before a bare one
             return raw.replace(b"\r\n.", b"\r\n")
         if b"\n." in raw:
             raw = _STUFFED.sub(b"", raw)
@@ -144,12 +145,7 @@ class ChunkDecoder(ContentDecoder):
         self._pending.clear()
 
     def _decoded(self, raw: bytes) -> bytes:
-        return self._normalized(raw) if _has_bare(raw) else raw
-
-
-def _has_bare(raw: bytes) -> bool:
-    pairs = raw.count(b"\r\n")
-    return raw.count(b"\n") != pairs or raw.count(b"\r") != pairs
+        return self._normalized(raw) if has_bare(raw) else raw
 
 
 def _has_long_line(text: bytes) -> bool:

@@ -6,6 +6,8 @@ nothing else changes, and a bare CR or LF never leaves: what some servers take f
 
 from collections.abc import Iterator
 
+from mta.model.line_ends import has_bare
+
 PIECE = 65536
 """Octets written at a time: a peer that takes so much in a write's timeout is slow, not dead."""
 
@@ -16,8 +18,7 @@ class DamagedContent(ValueError):
 
 def check_line_ends(octets: bytes, *, complete: bool = False) -> None:
     """Raises `DamagedContent`. A CR at the end is sound where more follows, if `octets` are not `complete`."""
-    pairs, crs, lfs = octets.count(b"\r\n"), octets.count(b"\r"), octets.count(b"\n")
-    if lfs != pairs or crs - (octets.endswith(b"\r") and not complete) != pairs:
+    if has_bare(octets, complete=complete):
         raise DamagedContent("content has a bare CR or LF")
 
 
