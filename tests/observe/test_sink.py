@@ -108,3 +108,16 @@ def test_a_full_disk_loses_lines_and_recovers(tmp_path: Path):
         os.close(fd)
     assert sink.take_lost() == 1
     assert (tmp_path / "log").read_bytes() == b"back\n"
+
+
+async def test_lines_that_are_written_together_are_not_lost_for_being_many(tmp_path: Path):
+    """A turn may accept a thousand messages: the file takes them all."""
+    count = 2 * BACKLOG_LIMIT // len(LINE)
+    file = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    sink = DescriptorSink(file)
+    for _ in range(count):
+        sink(LINE, soon=True)
+    sink(b"now\n")
+    os.close(file)
+    assert sink.take_lost() == 0
+    assert (tmp_path / "log").read_bytes() == LINE * count + b"now\n"
