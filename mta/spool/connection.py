@@ -183,11 +183,14 @@ def snapshot(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) ->
 
 def complete(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
     """Runs `work`, and ends the statements that an error left half-way. They would live as long as the traceback, and as
-    long as one does, its connection sees the spool as it was, and can't write (SQLITE_BUSY_SNAPSHOT)."""
+    long as one does, its connection sees the spool as it was, and can't write (SQLITE_BUSY_SNAPSHOT). What no future can
+    hold becomes an error that one can: else all that travel with it would wait for ever."""
     try:
         return work(db)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)
+        if isinstance(error, StopIteration):
+            raise RuntimeError("the spool's rows, or its indexes, don't fit each other") from error
         raise
 
 

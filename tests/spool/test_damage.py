@@ -1,5 +1,7 @@
 """Damage (B49): a damaged row is set apart and shown while the rest goes on; a damaged file is refused and left alone."""
 
+import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 
 from mta.model.envelope import Notice
 from mta.model.lifecycle import Event, Status
-from mta.spool.base import Filter, Selection, SpoolDamaged, SpoolError
+from mta.spool.base import Claim, Filter, Selection, SpoolDamaged, SpoolError
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.house import House
 from tests.spool.making import NO_USER, NOW, claimed, deliver, mark, message, outcome, put, queue_id, read
@@ -181,3 +183,33 @@ async def test_b49_a_journal_whose_spool_is_gone_is_no_fresh_start(house: House)
 async def test_what_a_crash_left_of_a_birth_is_no_obstacle(house: House) -> None:
     house.path.with_name("spool.db.new").write_bytes(b"half")
     await put(await house.open(), message(1))
+
+
+def behind_its_back(house: House, index: str, statement: str) -> None:
+    """Changes the table, and this index of it not."""
+    is_it = f"type = 'index' AND name = '{index}'"
+    [kept] = house.ask(f"SELECT * FROM sqlite_master WHERE {is_it}")
+    for change, values in (
+        (f"DELETE FROM sqlite_master WHERE {is_it}", ()),
+        (statement, ()),
+        ("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", kept),
+    ):
+        with contextlib.closing(sqlite3.connect(house.path, isolation_level=None)) as db:
+            db.execute("PRAGMA writable_schema = ON")
+            db.execute(change, values)
+
+
+async def test_b49_an_index_that_names_what_is_not_due_stops_no_other_mail(house: House) -> None:
+    """The claims of a moment are searched for together: the one that fails, fails alone, and says so."""
+    spool = await house.open()
+    await put(spool, message(1))
+    await put(spool, message(2, ["bob@example.net"]))
+    await house.close()
+    behind_its_back(house, "recipients_due", "UPDATE recipients SET next_at = 1e9 WHERE id >> 20 = 1")
+    spool = await house.open()
+    async with asyncio.timeout(10):
+        failed, found = await asyncio.gather(
+            spool.claim("example.org", 10, NOW), spool.claim("example.net", 10, NOW), return_exceptions=True
+        )
+    assert isinstance(failed, Exception)
+    assert isinstance(found, Claim) and found.queue_id == queue_id(2)
