@@ -259,6 +259,8 @@ class SubmissionSession(Connection):
 
     async def _shake_hands(self, context: ssl.SSLContext) -> None:
         try:
+            if self._transport.is_closing():  # since 220: the end was told us, the handshake would wait for it
+                raise ConnectionResetError("the client has gone")
             transport = await secure(self._transport, self, context)
         except OSError as error:
             self._intake.closed(str(self._client()), f"TLS handshake failed: {reason(error)}")

@@ -151,6 +151,18 @@ async def test_a_client_that_goes_as_soon_as_it_has_said_starttls_is_not_waited_
     assert not troubles(running.facts)
 
 
+async def test_a_client_that_breaks_off_as_soon_as_it_has_said_starttls_is_not_waited_for(running: Bench) -> None:
+    """It has no connection any more, and holds nobody's place, nor a stop."""
+    client = await SmtpClient.connect(running.endpoint)
+    await client.send(b"STARTTLS\r\n")
+    client.reset()
+    async with asyncio.timeout(5):
+        await until(lambda: bool(closed(running)))
+        await until(lambda: running.listener.sessions == 0)
+    assert len(closed(running)) == 1
+    assert not troubles(running.facts)
+
+
 @pytest.mark.parametrize("how", ["close", "abort"])
 async def test_a_client_that_goes_inside_tls_is_no_trouble(running: Bench, how: str) -> None:
     client = await SmtpClient.connect(running.endpoint)
