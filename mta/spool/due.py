@@ -65,7 +65,8 @@ def _enter(
     db: sqlite3.Connection, claims: Claims, place: Place, condition: str, limit: int, now: float
 ) -> Claim | Flaw:
     destination = place.destination
-    read = _read(db, message_of(place.recipient), destination, condition, now)
+    small = SMALL if condition == DUE else 0  # what is only to be told of is not sent
+    read = _read(db, message_of(place.recipient), destination, condition, now, small)
     if isinstance(read, Flaw):
         return read
     claim, recipients = read
@@ -186,9 +187,9 @@ _RECIPIENTS = """SELECT id, address, status, attempts, doubts, refusals, warned,
 
 
 def _read(
-    db: sqlite3.Connection, message: int, destination: str, condition: str, now: float
+    db: sqlite3.Connection, message: int, destination: str, condition: str, now: float, small: int
 ) -> tuple[Claim, list[ClaimedRecipient]] | Flaw:
-    place = {"id": message, "first": first_id(message), "last": last_id(message), "small": SMALL}
+    place = {"id": message, "first": first_id(message), "last": last_id(message), "small": small}
     row = db.execute(_MESSAGE, place).fetchone()
     if row is None:
         return Flaw(message, "the message's row is missing")
