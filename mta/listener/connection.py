@@ -44,6 +44,7 @@ class Connection(SMTP, ABC):
         self._linger: asyncio.TimerHandle | None = None
         self._reads = True
         self._is_lost = self._has_eof = self._is_taking = self._will_write = self._ends = False
+        self._rests = False
 
     @abstractmethod
     def _take(self) -> bool:
@@ -87,7 +88,7 @@ class Connection(SMTP, ABC):
     @property
     def _is_held(self) -> bool:
         is_silent = self._paused or len(self._replies) > REPLIES_LIMIT
-        return self.task is not None or is_silent or self._ends
+        return self.task is not None or is_silent or self._rests or self._ends
 
     def _go_on(self) -> None:
         """As far as nothing has to be waited for."""
@@ -106,6 +107,15 @@ class Connection(SMTP, ABC):
         self._pace()
         if self._has_eof and not self._is_held:
             self._hang_up()
+
+    def _rest(self) -> None:
+        """Others have their turn before the next piece."""
+        self._rests = True
+        self.loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self._go_on()
 
     def _pace(self) -> None:
         """Reads while there is room."""

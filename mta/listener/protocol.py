@@ -36,7 +36,7 @@ STRANGER_LIFE = 300.0
 FIRST_DELAY = 1.0
 """Seconds for which a client waits that has failed to authenticate; the next time it is twice as long."""
 CHUNK = 64 * 1024
-"""Octets of content that are looked at in one step."""
+"""Octets of content that are looked at in one turn of the loop."""
 
 _GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
 _GO_ON_IN_TLS = b"220 2.0.0 Ready to start TLS\r\n"
@@ -296,6 +296,8 @@ class SubmissionSession(Connection):
             self._content, self._commits = None, True
             self._take_next = SubmissionSession._take_line
             self._wait_for(self._submit(decoder, content))
+        elif not self._inbox.is_empty:
+            self._rest()
         return True
 
     async def _submit(self, decoder: ContentDecoder, content: ContentBuffer) -> None:
@@ -331,6 +333,8 @@ class SubmissionSession(Connection):
         if refusal is None and chunks is not None:
             chunks.decoder.feed(piece)
         self._take_next = partial(SubmissionSession._take_chunk, chunk=chunk, refusal=refusal, left=left - len(piece))
+        if left > len(piece) and not self._inbox.is_empty:
+            self._rest()
         return True
 
     async def _answer_chunk(self, chunk: Chunk, refusal: Reply | None) -> None:

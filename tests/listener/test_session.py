@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mta.listener.connection import LINGER, REPLIES_LIMIT
-from mta.listener.protocol import BARRED_TIMEOUT, SubmissionSession
+from mta.listener.content import ChunkDecoder, ContentDecoder
+from mta.listener.protocol import BARRED_TIMEOUT, CHUNK, SubmissionSession
 from mta.listener.server import Listener
 from mta.model.events import Refused
 from mta.spool.base import Spool
@@ -409,6 +410,30 @@ async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command
     assert max(steps) < 2 * REPLIES_LIMIT
     await wire.settle()
     assert len(wire.codes) == count + 1, "and each is answered"
+
+
+@pytest.mark.parametrize("verb", ["DATA", "BDAT"])
+async def test_ses27_large_content_leaves_others_their_turn(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much a transport gives at once: a step of at most 64 KiB each turn."""
+    turns, steps = 0, []
+    feed, feed_chunk = ContentDecoder.feed, ChunkDecoder.feed
+
+    def watched(real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda decoder, octets: steps.append((turns, len(octets))) or real(decoder, octets)
+
+    monkeypatch.setattr(ContentDecoder, "feed", watched(feed))
+    monkeypatch.setattr(ChunkDecoder, "feed", watched(feed_chunk))
+    wire = Wire()
+    await wire.settle()
+    text = b"From: <a@example.com>\r\n\r\n" + b"x" * 998 + (b"\r\n" + b"x" * 998) * 500 + b"\r\n"
+    begin = b"EHLO c\r\nMAIL FROM:<a@example.com>\r\nRCPT TO:<b@example.org>\r\n"
+    wire.transport.feed(begin + (b"DATA\r\n%b.\r\n" % text if verb == "DATA" else b"BDAT %d LAST\r\n%b" % (len(text), text)))
+    while b"250 2.0.0" not in wire.codes:
+        await asyncio.sleep(0)
+        turns += 1
+    assert sum(octets for _, octets in steps) >= len(text)
+    assert max(octets for _, octets in steps) <= CHUNK
+    assert len({turn for turn, _ in steps}) >= len(steps) - 1, "the first as it comes, then one each turn"
 
 
 async def test_what_the_log_says_of_a_command_is_bounded() -> None:
