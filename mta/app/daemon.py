@@ -183,7 +183,7 @@ class Daemon:
 
     def _build_way_out(self, shares: Shares) -> None:
         world = self.runtime
-        self.pool = SessionPool(ReuseLimits(), shares.share)
+        self.pool = SessionPool(ReuseLimits(kept=self.config.delivery.max_sessions), shares.share)
         self.router = Router(
             world.resolver,
             world.reachability,

@@ -18,11 +18,13 @@ from mta.ports.smtp import Session, Share
 
 @dataclass(frozen=True, slots=True)
 class ReuseLimits:
-    """Seconds of idling and of age, transactions per session where nothing else is said."""
+    """Seconds of idling and of age, transactions per session where nothing else is said; how many idle at most, at all
+    destinations together: mail for many destinations, a message each, would come to hold thousands of connections."""
 
     idle: float = 5.0
     age: float = 300.0
     transactions: int = 100
+    kept: int = 200
 
 
 def each_for_itself(hop: str) -> Share:
@@ -41,6 +43,8 @@ class SessionPool:
     def __init__(self, limits: ReuseLimits, share: Callable[[str], Share] = each_for_itself) -> None:
         self._limits, self._share = limits, share
         self._idle: dict[str, list[_Idle]] = {}
+        self._since: dict[Session, str] = {}
+        """The hop of each idle session, the one that idles longest first."""
         self._partings: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
         self._counted: dict[str, list[str]] = {}
@@ -87,6 +91,7 @@ class SessionPool:
             kept = waiting.pop()
             if not waiting:
                 del self._idle[destination]
+            del self._since[kept.session]
             kept.expiry.cancel()
             if self._fit(self._share(destination), kept.session):
                 return kept.session
@@ -100,6 +105,10 @@ class SessionPool:
             return
         expiry = asyncio.get_running_loop().call_later(self._limits.idle, self._expire, destination, session)
         self._idle.setdefault(destination, []).append(_Idle(session, expiry))
+        self._since[session] = destination
+        if len(self._since) > self._limits.kept:
+            longest, hop = next(iter(self._since.items()))
+            self._expire(hop, longest)
         wanted = set[str]()
         if self._freed:
             wanted = self._freed.keys() & {share.name, *self._counted[destination]}  # who shares may have changed since
@@ -121,6 +130,7 @@ class SessionPool:
     def renew(self) -> None:
         """Ends every idle session, and those in use after their transaction: what they were opened under has changed."""
         self._renewed_at = asyncio.get_running_loop().time()
+        self._since.clear()
         for destination in list(self._idle):
             for kept in self._idle.pop(destination):
                 kept.expiry.cancel()
@@ -146,6 +156,7 @@ class SessionPool:
 
     def _expire(self, destination: str, session: Session, wanted: str = "") -> None:
         """Idle for long enough, or in the way of another connection, of those that are counted as `wanted`."""
+        del self._since[session]
         for kept in self._idle[destination]:
             if kept.session is session:
                 kept.expiry.cancel()

@@ -41,6 +41,22 @@ async def test_what_idles_too_long_is_ended_with_quit() -> None:
         assert pool.take("example.org") is None
 
 
+async def test_of_too_many_that_idle_the_one_that_does_so_longest_is_ended() -> None:
+    """Whatever its destination: mail for thousands of them, a message each, does not hold thousands of connections."""
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(kept=2))
+        for name in ("one.example", "two.example", "three.example"):
+            pool.give(name, await admitted(pool, mx, name))
+        await mx.connections[0].closed.wait()
+        assert mx.connections[0].verbs == ["EHLO", "QUIT"]
+        assert pool.take("one.example") is None
+        kept = [pool.take(name) for name in ("two.example", "three.example")]
+        assert None not in kept
+        pool.give("two.example", kept[0])
+        pool.renew()
+        await mx.connections[1].closed.wait()
+
+
 @pytest.mark.parametrize("stray", ["250 ok", ("421 4.4.2 idle", Close()), Close()])
 async def test_b15_a_session_that_was_spoken_to_while_idle_is_never_handed_out(stray: Step) -> None:
     held = Hold(stray)

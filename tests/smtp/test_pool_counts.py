@@ -13,7 +13,7 @@ HOPS = ["a.test", "b.test", "smtp://relay.test:25 tls may from ", "c.test"]
 GROUPS = ["", "one", "two"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Quiet:
     """What the pool knows of a session; it ends when `done` is set."""
 
