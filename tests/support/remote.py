@@ -49,7 +49,7 @@ class Remotes:
         return Observation(phase, Seen.REPLY, parse_reply(int(text[:3]), [text[4:]]))
 
 
-@dataclass
+@dataclass(eq=False)
 class RemoteSession:
     remotes: Remotes
     host: str
