@@ -48,7 +48,7 @@ from mta.reports.alerts import Alerts
 from mta.reports.stage import Reports
 from mta.reports.tls import TlsReports
 from mta.scheduler import Scheduler
-from mta.smtp.pool import ReuseLimits, SessionPool
+from mta.smtp.pool import SessionPool
 from mta.spool.base import Recovered, Spool
 from mta.suppressions import Suppressions
 
@@ -183,7 +183,7 @@ class Daemon:
 
     def _build_way_out(self, shares: Shares) -> None:
         world = self.runtime
-        self.pool = SessionPool(ReuseLimits(kept=self.config.delivery.max_sessions), shares.share)
+        self.pool = SessionPool(settings.reuse(self.config), shares.share)
         self.router = Router(
             world.resolver,
             world.reachability,

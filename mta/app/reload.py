@@ -36,6 +36,7 @@ def reload(daemon: "Daemon", config: Config, users: Users) -> None:
     daemon.delivery.settings = settings.delivery(config)
     daemon.suppressions.settings = settings.suppression(config)
     daemon.scheduler.reconfigure(settings.scheduler(config))
+    daemon.pool.limits = settings.reuse(config)
     daemon.router.rules = settings.routing(config, daemon.listener.endpoints)
     _secure_anew(daemon, settings.security(config))
     _reroute(daemon, passwords)

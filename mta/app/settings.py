@@ -22,6 +22,7 @@ from mta.reports.alerts import AlertSettings
 from mta.reports.stage import ReportSettings
 from mta.reports.tls import TlsReportSettings
 from mta.scheduler import SchedulerSettings
+from mta.smtp.pool import ReuseLimits
 from mta.spool.base import DoubtPolicy
 from mta.suppressions import SuppressionSettings
 
@@ -90,6 +91,11 @@ def security(config: Config) -> SecurityRules:
 
 def _with_password(relay: Relay, password: str) -> Relay:
     return replace(relay, password=password) if relay.user else relay
+
+
+def reuse(config: Config) -> ReuseLimits:
+    """Idle sessions are no more than there may be at work."""
+    return ReuseLimits(kept=config.delivery.max_sessions)
 
 
 def scheduler(config: Config) -> SchedulerSettings:

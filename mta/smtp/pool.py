@@ -38,10 +38,11 @@ class _Idle:
 
 
 class SessionPool:
-    """`ports.smtp.Sessions`. Belongs to one event loop."""
+    """`ports.smtp.Sessions`. Belongs to one event loop. `limits` may be replaced: they hold from the next session on that
+    comes to idle."""
 
     def __init__(self, limits: ReuseLimits, share: Callable[[str], Share] = each_for_itself) -> None:
-        self._limits, self._share = limits, share
+        self.limits, self._share = limits, share
         self._idle: dict[str, list[_Idle]] = {}
         self._since: dict[Session, str] = {}
         """The hop of each idle session, the one that idles longest first."""
@@ -103,10 +104,10 @@ class SessionPool:
         if not self._fit(share, session):
             self.dismiss(destination, session)
             return
-        expiry = asyncio.get_running_loop().call_later(self._limits.idle, self._expire, destination, session)
+        expiry = asyncio.get_running_loop().call_later(self.limits.idle, self._expire, destination, session)
         self._idle.setdefault(destination, []).append(_Idle(session, expiry))
         self._since[session] = destination
-        if len(self._since) > self._limits.kept:
+        while len(self._since) > self.limits.kept:
             longest, hop = next(iter(self._since.items()))
             self._expire(hop, longest)
         wanted = set[str]()
@@ -169,6 +170,6 @@ class SessionPool:
 
     def _fit(self, share: Share, session: Session) -> bool:
         age = asyncio.get_running_loop().time() - session.opened_at
-        most = share.transactions or self._limits.transactions
-        young = age < self._limits.age and session.opened_at > self._renewed_at
+        most = share.transactions or self.limits.transactions
+        young = age < self.limits.age and session.opened_at > self._renewed_at
         return young and session.usable and session.transactions < most

@@ -1,4 +1,6 @@
-"""What of the lanes a reload takes."""
+"""What a reload takes of sessions and their shares."""
+
+import asyncio
 
 from tests.e2e.world import World
 from tests.support.daemon import until
@@ -24,3 +26,17 @@ async def test_mail_is_delivered_where_it_is_fair_by_sender(world: World) -> Non
     await world.daemon.submit("last@good.test")
     await until(world.daemon.idle)
     assert len(mx.messages) == 6
+
+
+async def test_no_more_sessions_idle_than_may_be_at_work(running: World) -> None:
+    """The second server's session sends the first one's home, long before it has idled for 5 s."""
+    first, second = await running.mx("good.test"), await running.mx("other.test")
+    running.configure("delivery", max_sessions=1)
+    await running.daemon.reload()
+    for address in ("ann@good.test", "bob@other.test"):
+        await running.daemon.submit(address)
+        await until(running.daemon.idle)
+    async with asyncio.timeout(2):
+        await first.connections[0].closed.wait()
+    assert first.connections[0].verbs[-1] == "QUIT"
+    assert not second.connections[0].closed.is_set()

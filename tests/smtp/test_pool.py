@@ -52,9 +52,12 @@ async def test_of_too_many_that_idle_the_one_that_does_so_longest_is_ended() -> 
         assert pool.take("one.example") is None
         kept = [pool.take(name) for name in ("two.example", "three.example")]
         assert None not in kept
-        pool.give("two.example", kept[0])
-        pool.renew()
+        pool.limits = ReuseLimits(kept=1)
+        for name, session in zip(("two.example", "three.example"), kept, strict=True):
+            pool.give(name, session)
         await mx.connections[1].closed.wait()
+        assert pool.take("three.example") is kept[1]
+        await kept[1].quit()
 
 
 @pytest.mark.parametrize("stray", ["250 ok", ("421 4.4.2 idle", Close()), Close()])
