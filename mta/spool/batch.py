@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mta.doorbell import Lane
 from mta.model.envelope import MailClass
@@ -41,7 +41,7 @@ class Sum(Enum):
 class Effects:
     """What the operations of a batch do beside their own rows, at `now`. `changes` is cut back when an operation fails;
     bells (`due`, `deadlines`, `notices`) are hints and may ring for nothing; `ended` are claims, added as an
-    operation's last deed."""
+    operation's last deed; `free` is what the disk has left (octets), asked by the first who needs some."""
 
     now: float = 0.0
     changes: list[tuple[Sum, Any, int]] = field(default_factory=list)
@@ -50,6 +50,7 @@ class Effects:
     deadlines: bool = False
     notices: bool = False
     ended: set[int] = field(default_factory=set)
+    free: int | None = None
 
     def change(self, what: Sum, key: object, n: int) -> None:
         self.changes.append((what, key, n))
@@ -71,8 +72,7 @@ Work = Callable[[sqlite3.Connection, Effects], T]
 """An operation: SQL on the connection, what it does to counts and bells into `Effects`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     work: Work[Any]
     now: float
     done: "asyncio.Future[Any]"
@@ -92,18 +92,12 @@ class GroupCommit:
         self._flusher: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def run(
-        self, work: Work[T], now: float, *, content: ContentBuffer | None = None, exclusive: bool = False
-    ) -> T:
-        """The result of `work` once it is durable. `content` is what it stores, closed when the work is over (which may
-        be after its caller); `exclusive`: no claim is looked for until it is committed. Raises `SpoolError`, and what
-        `work` raises. Cancelling the caller does not undo it."""
-        return await self.submit(work, now, content=content, exclusive=exclusive)
-
-    def submit(
+    def run(
         self, work: Work[T], now: float, *, content: ContentBuffer | None = None, exclusive: bool = False
     ) -> "asyncio.Future[T]":
-        """As `run`, begun at once, awaited by who wants to."""
+        """The result of `work` once it is durable; it is begun at once. `content` is what it stores, closed when the work is
+        over (which may be after its caller); `exclusive`: no claim is looked for until it is committed. Raises
+        `SpoolError`; the future has that, or what `work` raises. Cancelling it undoes nothing."""
         if self._closed:
             if content:
                 content.close()

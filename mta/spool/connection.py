@@ -11,6 +11,7 @@ import errno
 import sqlite3
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -155,7 +156,8 @@ def _open(path: Path) -> sqlite3.Connection:
         cached_statements=256,
         check_same_thread=False,
     )
-    db.text_factory = _readable
+    # text that is not UTF-8 is read with escapes, so that one damaged row does not spoil a list
+    db.text_factory = methodcaller("decode", "utf-8", "backslashreplace")
     return db
 
 
@@ -192,11 +194,6 @@ def complete(work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) ->
         if isinstance(error, StopIteration):
             raise RuntimeError("the spool's rows, or its indexes, don't fit each other") from error
         raise
-
-
-def _readable(octets: bytes) -> str:
-    """Text that is not UTF-8 is read with escapes, so that one damaged row does not spoil a list."""
-    return octets.decode("utf-8", "backslashreplace")
 
 
 def storage_error(error: BaseException) -> SpoolError:

@@ -82,18 +82,18 @@ FRESH = "(fails_at IS NULL OR fails_at > :now)"
 """The condition of what has not passed its deadline; it is in the indexes that lanes go by."""
 DUE = f"next_at <= :now AND {FRESH}"
 OVERDUE = f"overdue_at <= :now AND next_at IS NOT NULL AND {FRESH}"
+_NOT_HELD = "NOT EXISTS (SELECT 1 FROM standing_holds WHERE destination IN ('*', :destination))"
+"""No standing order keeps the destination's mail from being sent. It is asked once a query, not once a row."""
 _LANE = f"""SELECT id, next_at FROM recipients INDEXED BY recipients_due WHERE waiting AND destination = :destination
-    AND class = :class AND next_at IS NOT NULL AND {FRESH} ORDER BY next_at, fails_at, id"""
+    AND class = :class AND next_at IS NOT NULL AND {FRESH} AND {_NOT_HELD} ORDER BY next_at, fails_at, id"""
 _OVERDUE = f"""SELECT id FROM recipients INDEXED BY recipients_overdue WHERE waiting AND destination = :destination
-    AND {OVERDUE} ORDER BY overdue_at, id"""
+    AND {OVERDUE} AND {_NOT_HELD} ORDER BY overdue_at, id"""
 
 
 def first_due(
     destination: str, classes: Sequence[MailClass], choose: Chooser, db: sqlite3.Connection, claims: Claims, now: float
 ) -> Place | None:
     """Of the first of `classes` that has something due, whichever `choose` takes."""
-    if held_back(db, destination):
-        return None
     busy = claims.busy(destination)
     for mail_class in classes:
         found = choose(db, destination, mail_class, busy, now)
@@ -122,8 +122,6 @@ def _lane(db: sqlite3.Connection, destination: str, mail_class: MailClass, now: 
 
 def first_overdue(destination: str, db: sqlite3.Connection, claims: Claims, now: float) -> Place | None:
     """What waits for a person (no next attempt) is not given up."""
-    if held_back(db, destination):
-        return None
     busy = claims.busy(destination)
     rows = db.execute(_OVERDUE, {"destination": destination, "now": now})
     return next((Place(destination, one) for (one,) in rows if one not in busy), None)
@@ -133,8 +131,6 @@ def next_due(
     db: sqlite3.Connection, claims: Claims, destination: str, now: float, classes: Sequence[MailClass]
 ) -> float | None:
     with claims.lock:
-        if held_back(db, destination):
-            return None
         busy = claims.busy(destination)
         instants = [_next_of_class(db, destination, mail_class, busy, now) for mail_class in classes]
     return min((at for at in instants if at is not None), default=None)
@@ -166,11 +162,6 @@ def destinations(
         (name, {mail_class: at for mail_class, at in zip(MailClass, instants, strict=True) if at is not None})
         for name, *instants in db.execute(_WAITING, {"after": after, "limit": limit, "now": now})
     ]
-
-
-def held_back(db: sqlite3.Connection, destination: str) -> bool:
-    """Whether a standing order keeps it from being sent."""
-    return bool(db.execute("SELECT 1 FROM standing_holds WHERE destination IN ('*', ?)", (destination,)).fetchone())
 
 
 SMALL = 64 * 1024

@@ -6,7 +6,6 @@ Every change of status goes through `move`, or `mark_sent`, which keep the count
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import TypeVar
@@ -36,8 +35,7 @@ def message_of(recipient: int) -> int:
     return recipient >> MESSAGE_SHIFT
 
 
-@dataclass(slots=True)
-class RecipientRow:
+class RecipientRow(msgspec.Struct):
     """A recipient as the writing verbs change it. The first eight columns never change; the last seven are its message's."""
 
     id: int
@@ -80,7 +78,8 @@ class RecipientRow:
     doubt_order: str
 
 
-_NAMES = tuple(field.name for field in fields(RecipientRow))
+_CLASSES, _KINDS, _MODES = frozenset(MailClass), frozenset(Kind), frozenset(ByMode)
+_NAMES = RecipientRow.__struct_fields__
 _CHANGING = _NAMES[_NAMES.index("status") : _NAMES.index("kind")]
 _OF_MESSAGE = {"queue_id", *_NAMES[_NAMES.index("kind") :]}
 _COLUMNS = ", ".join(
@@ -190,21 +189,21 @@ def message_flaw(
     """Why a stored message can't be tried, "" if it can; `deadline` is its instant and its mode."""
     if not isinstance(reverse_path, str) or (reverse_path and address_flaw(reverse_path)):
         return "the reverse-path is unusable"
-    if mail_class not in tuple(MailClass) or kind not in tuple(Kind):
+    if mail_class not in _CLASSES or kind not in _KINDS:
         return "the class or kind is unknown"
     if not all(isinstance(time, float) for time in times):
         return "a time is missing"
     if not isinstance(octets, int) or octets <= 0:
         return "the content's size is missing"
     at, mode = deadline
-    if not (isinstance(at, float) and mode in tuple(ByMode) if mode else at is None):
+    if not (isinstance(at, float) and mode in _MODES if mode else at is None):
         return "the deadline is unusable"
     return ""
 
 
 def deliver_by_of(at: object, mode: object, trace: object) -> DeliverBy | None:
     """A stored deadline, None where there is none."""
-    if not isinstance(at, int | float) or mode not in tuple(ByMode):
+    if not isinstance(at, int | float) or mode not in _MODES:
         return None
     return DeliverBy(float(at), ByMode(as_text(mode)), bool(trace))
 
@@ -229,4 +228,4 @@ def as_member(kind: type[E], value: object, otherwise: E) -> E:
 
 
 def as_class(value: object) -> MailClass:
-    return MailClass(value) if isinstance(value, int) and value in tuple(MailClass) else MailClass.NORMAL
+    return MailClass(value) if isinstance(value, int) and value in _CLASSES else MailClass.NORMAL

@@ -45,7 +45,7 @@ class Searches:
         """What was claimed for a caller that is gone goes back (B58)."""
         if not looking.cancelled() and looking.exception() is None and isinstance(found := looking.result(), Claim):
             with contextlib.suppress(SpoolError):  # closed: claims end with it
-                self._commits.submit(lambda db, effects: outcome.release(db, effects, self._claims, found), now)
+                self._commits.run(lambda db, effects: outcome.release(db, effects, self._claims, found), now)
 
     async def _set_apart(self, flaw: due.Flaw, now: float) -> None:
         await self._commits.run(lambda db, effects: intake.quarantine(db, effects, flaw.message, flaw.reason), now)

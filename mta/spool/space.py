@@ -15,9 +15,15 @@ RESERVE = 64 * 2**20
 in the WAL and once in the database, twice over."""
 
 
-def check_room(folder: Path, octets: int, reserve: int) -> None:
-    """Raises `SpoolFull` where a message of `octets` would leave less than `reserve`, OSError where nobody can tell."""
+def free_octets(folder: Path) -> int:
+    """What the disk of `folder` has left for us. Raises OSError where nobody can tell."""
     disk = os.statvfs(folder)
-    free = disk.f_bavail * disk.f_frsize
-    if free < reserve + 2 * octets:
+    return disk.f_bavail * disk.f_frsize
+
+
+def check_room(folder: Path, free: int, octets: int, reserve: int) -> int:
+    """What is left of `free` behind a message of `octets`. Raises `SpoolFull` where that is less than `reserve`."""
+    left = free - 2 * octets
+    if left < reserve:
         raise SpoolFull(f"no space for the spool: {free // 2**20} MiB left at {folder}, and deliveries need some")
+    return left

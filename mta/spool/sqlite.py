@@ -72,7 +72,7 @@ from mta.spool.orders import Sooner
 from mta.spool.retries import retry
 from mta.spool.searches import Searches
 from mta.spool.senders import Senders
-from mta.spool.space import RESERVE, check_room
+from mta.spool.space import RESERVE, check_room, free_octets
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class SqliteSpool:
         backups: Backups,
         by_sender: bool,
     ) -> None:
-        self._path = path
+        self._folder = path.parent
         self._backups = backups
         self._min_free = min_free
         self._owned = owned
@@ -181,11 +181,11 @@ class SqliteSpool:
 
     # ------------------------------------------------ submission
     def buffer(self) -> ContentBuffer:
-        return SpillBuffer(self._path.parent, self._memory_use)
+        return SpillBuffer(self._folder, self._memory_use)
 
     def check_room(self, octets: int) -> None:
         try:
-            check_room(self._path.parent, octets, self._min_free)
+            check_room(self._folder, free_octets(self._folder), octets, self._min_free)
         except OSError as error:
             raise storage_error(error) from error
 
@@ -195,7 +195,8 @@ class SqliteSpool:
                 busy = self._claims.everyone(effects.ended) if message.key or message.same_since is not None else ()
             if (known := keys.earlier(db, effects, busy, message)) is not None:
                 return known
-            check_room(self._path.parent, content.size, self._min_free)
+            free = free_octets(self._folder) if effects.free is None else effects.free
+            effects.free = check_room(self._folder, free, content.size, self._min_free)
             intake.accept(db, effects, message, content)
             return None
 
