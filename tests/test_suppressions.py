@@ -15,9 +15,9 @@ from mta.policy.acceptance import Locals
 from mta.policy.destinations import Destinations, Relay, RouteRule
 from mta.policy.wisdom import category
 from mta.spool.base import Claim, ClaimedRecipient, DoubtPolicy, RecipientResult, SpoolError, SpoolRefusal
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import open_sqlite
 from mta.suppressions import Suppressions, SuppressionSettings
-from tests.support.inline import connect_inline
 
 DAY = 86400.0
 UNKNOWN = parse_reply(550, ["5.1.1 User unknown"])

@@ -144,6 +144,8 @@ class Daemon:
             self._spawn("MTA-STS policies", self.policies.run())
         if self.tls_reports is not None:
             self._spawn("reports of encryption", self.tls_reports.run())
+        if self.runtime.spool_ended is not None:
+            self._spawn("spool's process", self.runtime.spool_ended())
         if self.runtime.watches_loop:
             self._spawn("loop lag", self.loop_lag.watch())
         if self.notifier.watchdog:
@@ -267,7 +269,8 @@ class Daemon:
         done, _ = await asyncio.wait([stop, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         for task in done - {stop}:
-            raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
+            why = f": {task.exception()!r}" if task.exception() else ""
+            raise StartError(f"the {task.get_name()} ended by itself{why}")
 
     def reload(self, config: Config, users: Users = NOBODY) -> None:
         """Takes what can change while it runs (`app.reload`). Raises `ConfigError`, and nothing has changed."""

@@ -26,6 +26,7 @@ from mta.observe.library import LibraryLog
 from mta.observe.log import LogLines, json_object, key_values
 from mta.observe.sink import DescriptorSink
 from mta.spool.base import SpoolBusy, SpoolDamaged, SpoolError, SpoolFull
+from mta.spool.process.client import SpoolProcess
 from mta.unix_socket import SocketTaken
 
 START_LOOK = 0.1
@@ -39,17 +40,18 @@ def run(path: Path | None) -> int:
     config = named_here(load(path, os.environ))
     users = read_users(config)
     os.umask(SPOOL_MASK)
+    process = SpoolProcess()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, path, users))
+        return runner.run(_serve(config, path, users, process))
 
 
-async def _serve(config: Config, path: Path | None, users: Users) -> int:
+async def _serve(config: Config, path: Path | None, users: Users, process: SpoolProcess) -> int:
     sink = DescriptorSink(sys.stderr.fileno())
     debug = config.log.level == "debug"
     layout = json_object if config.log.format == "json" else key_values
     log = LogLines(sink, SystemClock().now, layout, debug=debug)
     notifier = Notifier(os.environ)
-    daemon = Daemon(config, system_runtime(config), log, notifier, users)
+    daemon = Daemon(config, system_runtime(config, process), log, notifier, users)
     handler = LibraryLog(daemon.observe, asyncio.get_running_loop(), partial(secrets.token_hex, 4), debug=debug)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     _handle_signals(daemon, path, notifier)

@@ -6,7 +6,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from mta.alerts.program import run_program
@@ -28,7 +28,7 @@ from mta.ports.sts import FetchPolicy
 from mta.ports.system import Callers, Clock, Entropy, Passwords, Reachability
 from mta.smtp.connector import SmtpConnector
 from mta.spool.base import Recovered, Spool
-from mta.spool.sqlite import open_sqlite
+from mta.spool.process.client import SpoolProcess, open_in_process
 from mta.sts.fetch import PolicyServers
 
 
@@ -57,7 +57,8 @@ class SystemEntropy:
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The world around one run of the daemon. `open_spool` opens it when the daemon starts; the others are there.
-    `watches_loop`: time goes by while the loop is at work, so that it can be late."""
+    `spool_ended` comes back when the spool has gone by itself. `watches_loop`: time goes by while the loop is at work, so
+    that it can be late."""
 
     clock: Clock
     entropy: Entropy
@@ -72,6 +73,7 @@ class Runtime:
     passwords: Passwords | None = None
     signing_keys: Callable[[Config], SigningKeys] = system_keys
     fetch_policy: FetchPolicy | None = None
+    spool_ended: Callable[[], Coroutine[object, object, None]] | None = None
     watches_loop: bool = False
 
 
@@ -92,12 +94,13 @@ async def listen(
     return await loop.create_server(protocol_factory, host, port or 0, backlog=backlog)
 
 
-def system_runtime(config: Config) -> Runtime:
-    """The real world, for a daemon of this configuration. Call it in the running loop."""
+def system_runtime(config: Config, process: SpoolProcess) -> Runtime:
+    """The real world, for a daemon of this configuration, with `process` for its spool. Call it in the running loop."""
     clock = SystemClock()
 
     async def open_spool() -> tuple[Spool, Recovered]:
-        return await open_sqlite(
+        return await open_in_process(
+            process,
             config.spool.path,
             doubts=doubts(config),
             now=clock.now(),
@@ -118,5 +121,6 @@ def system_runtime(config: Config) -> Runtime:
         open_spool=open_spool,
         passwords=Argon2Passwords(),
         fetch_policy=PolicyServers(resolver),
+        spool_ended=process.end,
         watches_loop=True,
     )

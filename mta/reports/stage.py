@@ -130,7 +130,7 @@ class Reports:
 
     async def _tell(self) -> None:
         """All that is due, alerts first; raises the first failure when everything has been tried."""
-        if not await self._spool.notices(Notice, 1, self._clock.now()):  # mostly so: one question for a look
+        if not await self._spool.notices(tuple(Notice), 1, self._clock.now()):  # mostly so: one question for a look
             return
         failures = []
         if self._settings.postmaster:

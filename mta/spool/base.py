@@ -5,7 +5,7 @@ A cancelled caller does not undo or halve a verb. Every failure of the storage i
 is a `SpoolRefusal`. Recipients of one message at one destination are claimed together, at most once at a time.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -509,7 +509,7 @@ class Spool(Protocol):
         ...
 
     # ------------------------------------------------ reports
-    async def notices(self, kinds: Iterable[Notice], limit: int, now: float) -> Sequence[DueNotice]:
+    async def notices(self, kinds: Collection[Notice], limit: int, now: float) -> Sequence[DueNotice]:
         """The oldest marks of these kinds, never only some of a step's (so `limit` may be passed)."""
         ...
 

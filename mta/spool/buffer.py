@@ -106,6 +106,15 @@ class SpillBuffer:
         self._use.octets -= len(self._memory)
         self._memory = bytearray()
 
+    def adopt(self, descriptor: int, prefix: bytes, skipped: int, length: int) -> None:
+        """What another buffer has `spilled`, instead of what is in this one; the descriptor is ours from now on."""
+        self._file, self._prefix, self._skipped, self._length = descriptor, prefix, skipped, length
+
+    @property
+    def spilled(self) -> tuple[int, bytes, int, int] | None:
+        """Its file and what stands for it, as `adopt` takes it; None where it is in memory."""
+        return None if self._file is None else (self._file, self._prefix, self._skipped, self._length)
+
     def close(self) -> None:
         self._closed = True
         self._forget()

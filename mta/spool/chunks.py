@@ -1,6 +1,7 @@
 """SQL of content on its way out: one chunk at a time, nothing missing, nothing in its place."""
 
 import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from mta.spool.base import ContentGone, SpoolError
 from mta.spool.rows import first_id
@@ -27,6 +28,24 @@ def chunk(db: sqlite3.Connection, message: int, position: int) -> bytes:
     """Raises `SpoolError` for one that is missing or void."""
     row = db.execute("SELECT chunk FROM content WHERE id = ?", (first_id(message) + position,)).fetchone()
     return _sound(row and row[0], position)
+
+
+async def all_of(
+    queue_id: str,
+    first: Callable[[str], Awaitable[tuple[int, int, bytes]]],
+    following: Callable[[int, int], Awaitable[bytes]],
+) -> AsyncIterator[bytes]:
+    """The whole content. Raises `SpoolError` where it is not as long as it should be."""
+    message, rest, found = await first(queue_id)
+    position = 1
+    while len(found) < rest:
+        yield found
+        rest -= len(found)
+        found = await following(message, position)
+        position += 1
+    if len(found) > rest:
+        raise SpoolError(f"{queue_id}: the content is longer than it should be")
+    yield found
 
 
 def _sound(found: object, position: int) -> bytes:

@@ -56,6 +56,19 @@ class ThreadConnection:
         await self._inner.close()
 
 
+class InlineConnection:
+    """A connection whose statements run where they are asked for."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return work(self.db)
+
+    async def close(self) -> None:
+        self.db.close()
+
+
 class Together:
     """A connection to which everything that waits goes at once: a trip to its thread costs more than most of what is asked
     there."""
@@ -115,6 +128,10 @@ async def connect_threaded(opener: Opener) -> Connection:
     # opened here and not in the thread: aiosqlite leaves its thread running after an opener that failed
     db = opener()
     return ThreadConnection(await aiosqlite.Connection(lambda: db, 64))
+
+
+async def connect_inline(opener: Opener) -> Connection:
+    return InlineConnection(opener())
 
 
 def open_writer(path: Path, by_sender: bool = False) -> sqlite3.Connection:

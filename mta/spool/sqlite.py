@@ -233,17 +233,15 @@ class SqliteSpool:
             lambda db, effects: outcome.settle(db, effects, self._claims, settlement), now
         )
 
-    async def content(self, queue_id: str) -> AsyncIterator[bytes]:
-        message, rest, chunk = await self._query(self._delivery, partial(chunks.first, queue_id=queue_id))
-        position = 1
-        while len(chunk) < rest:
-            yield chunk
-            rest -= len(chunk)
-            chunk = await self._query(self._delivery, partial(chunks.chunk, message=message, position=position))
-            position += 1
-        if len(chunk) > rest:
-            raise SpoolError(f"{queue_id}: the content is longer than it should be")
-        yield chunk
+    def content(self, queue_id: str) -> AsyncIterator[bytes]:
+        return chunks.all_of(queue_id, self.first_chunk, self.chunk)
+
+    async def first_chunk(self, queue_id: str) -> tuple[int, int, bytes]:
+        """The message's row id, the octets of its content, the first chunk of it."""
+        return await self._query(self._delivery, partial(chunks.first, queue_id=queue_id))
+
+    async def chunk(self, message: int, position: int) -> bytes:
+        return await self._query(self._delivery, partial(chunks.chunk, message=message, position=position))
 
     async def next_due(self, destination: str, now: float, classes: Sequence[MailClass] = CLASSES) -> float | None:
         return await self._read(self._delivery, lambda db: due.next_due(db, self._claims, destination, now, classes))
@@ -257,7 +255,7 @@ class SqliteSpool:
         await self._commits.run(lambda db, effects: intake.quarantine_named(db, effects, queue_id, reason), now)
 
     # ------------------------------------------------ reports
-    async def notices(self, kinds: Iterable[Notice], limit: int, now: float) -> Sequence[DueNotice]:
+    async def notices(self, kinds: Collection[Notice], limit: int, now: float) -> Sequence[DueNotice]:
         wanted = tuple(kinds)
         return await self._query(self._persons, lambda db: marks.due(db, wanted, limit))
 

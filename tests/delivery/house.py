@@ -29,8 +29,8 @@ from mta.ports.system import Clock, Reach
 from mta.smtp.connector import SmtpConnector
 from mta.smtp.pool import ReuseLimits, SessionPool
 from mta.spool.base import DoubtPolicy, MessageView, RecipientView
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import SqliteSpool, open_sqlite
-from tests.support.inline import connect_inline
 
 POLICY = RetryPolicy(60, 2.0, 4 * 3600, 0.0, 5 * 86400, 0, 4 * 3600)
 PATIENT = Timeouts(connect=10, greeting=10, command=10, data_init=10, data=10, final=10, quit=1)

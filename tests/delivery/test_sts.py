@@ -17,10 +17,10 @@ from mta.policy.sts import covers
 from mta.ports.names import Lookup, TextAnswer
 from mta.ports.sts import Fetched
 from mta.spool.base import DoubtPolicy, Memory, SpoolError
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import SqliteSpool, open_sqlite
 from mta.sts.fetch import PolicyServers
 from tests.support.dns_server import DnsServer
-from tests.support.inline import connect_inline
 from tests.support.tls import client_context
 from tests.support.virtual import VirtualClock, run_virtual
 from tests.support.web_server import WebServer, page

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mta.doorbell import Doorbell
 from mta.spool.base import DoubtPolicy
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import open_sqlite
-from tests.support.inline import connect_inline
 from tests.support.smtp_client import SmtpClient
 from tests.support.submission import NOW, Bench
 

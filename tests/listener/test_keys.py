@@ -9,8 +9,8 @@ from mta.doorbell import Doorbell
 from mta.model.envelope import DoubtOrder
 from mta.model.events import Repeated
 from mta.spool.base import DoubtPolicy, Spool
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import open_sqlite
-from tests.support.inline import connect_inline
 from tests.support.smtp_client import SmtpClient
 from tests.support.submission import NOW, Bench
 

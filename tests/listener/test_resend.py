@@ -12,8 +12,8 @@ from mta.model.lifecycle import Event
 from mta.model.reply import Reply
 from mta.policy.schedule import DEFAULTS
 from mta.spool.base import DoubtPolicy, MessageView, RecipientResult, Settlement, Spool, SpoolRefusal
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import open_sqlite
-from tests.support.inline import connect_inline
 from tests.support.smtp_client import SmtpClient
 from tests.support.submission import NOW, Bench, settings
 

@@ -24,8 +24,8 @@ from mta.policy.notices import notices_for
 from mta.ports.names import Lookup, TextAnswer
 from mta.reports.tls import LONGEST_DELAY, LOOK_INTERVAL, TlsReports, TlsReportSettings
 from mta.spool.base import DoubtPolicy, Filter, Memory, MessageView, RecipientResult, Settlement, SpoolError
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import SqliteSpool, open_sqlite
-from tests.support.inline import connect_inline
 from tests.support.virtual import VirtualClock, run_virtual
 
 NOON = 1_800_057_600.0 + 12 * 3600

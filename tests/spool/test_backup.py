@@ -11,12 +11,11 @@ import pytest
 from mta.model.lifecycle import Event, Status
 from mta.spool import backup
 from mta.spool.base import Filter, Spool, SpoolError, SpoolRefusal
-from mta.spool.connection import connect_threaded
+from mta.spool.connection import connect_inline, connect_threaded
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.house import House
 from tests.spool.invariants import check
 from tests.spool.making import CONTENT, NOW, claimed, deliver, mark, message, outcome, put, queue_id, read
-from tests.support.inline import connect_inline
 
 
 @pytest.fixture(params=[connect_threaded, connect_inline], ids=["threaded", "inline"])

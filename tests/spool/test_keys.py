@@ -10,7 +10,7 @@ import pytest
 from mta.model.envelope import DoubtOrder, NewMessage
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Clash, Earlier, Selection, Spool, SpoolError
-from mta.spool.connection import connect_threaded
+from mta.spool.connection import connect_inline, connect_threaded
 from tests.spool.house import House
 from tests.spool.making import (
     CONTENT,
@@ -26,7 +26,6 @@ from tests.spool.making import (
     queue_id,
     read,
 )
-from tests.support.inline import connect_inline
 
 
 @pytest.fixture(params=[connect_threaded, connect_inline], ids=["threaded", "inline"])

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, Notice
 from mta.model.lifecycle import TRANSITIONS, Event
 from mta.spool.base import Claim, RecipientResult, Selection, Settlement, SpoolError, SpoolRefusal
+from mta.spool.connection import connect_inline
 from mta.spool.sqlite import SqliteSpool
 from tests.spool.house import House
 from tests.spool.invariants import check
 from tests.spool.making import CONTENT, LATER, NOW, message, put, queue_id
-from tests.support.inline import connect_inline
 
 RESULTS = [Event.DELIVERED, Event.DEFERRED, Event.DOUBTED, Event.REFUSED, Event.GAVE_UP]
 ORDERS = [Event.RETRY, Event.HOLD, Event.RELEASE, Event.CANCEL, Event.RESOLVE_SENT, Event.RESOLVE_RESEND]

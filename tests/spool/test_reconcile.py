@@ -10,11 +10,10 @@ import pytest
 from mta.model.envelope import DoubtOrder, Notice
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import DoubtPolicy, RecipientView, Reconciled, Selection, Spool
-from mta.spool.connection import connect_threaded
+from mta.spool.connection import connect_inline, connect_threaded
 from tests.spool.house import House
 from tests.spool.invariants import check
 from tests.spool.making import NOW, claimed, mark, message, normal, outcome, put, queue_id
-from tests.support.inline import connect_inline
 
 RETRY, HOLD = DoubtPolicy(True, 600), DoubtPolicy(False, 0)
 
