@@ -45,7 +45,7 @@ LAYERS = {
     "dns": ("model ports.names ports.system", "asyncio dns socket"),
     "smtp": ("client_tls model ports.smtp", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
     "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
-    "listener": ("model ports.system policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
+    "listener": ("model ports.system policy spool.base suppressions unix_socket", "aiosmtpd asyncio msgspec socket ssl"),
     "scheduler": ("ledger " + COMMON, "asyncio"),
     "ledger": (COMMON, ""),
     "delivery": (COMMON, "asyncio msgspec"),

@@ -32,7 +32,7 @@ class ContentDecoder:
     def __init__(
         self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines, long_lines: LongLines = "refuse"
     ) -> None:
-        self._buffer = buffer
+        self.buffer = buffer
         self._limit = limit
         self._rejects_bare = bare_newlines == "reject"
         self._takes_long = long_lines == "encode"
@@ -117,7 +117,7 @@ class ContentDecoder:
         if self.fault is not None or self.error is not None:
             return
         try:
-            self._buffer.write(text)
+            self.buffer.write(text)
         except Exception as error:
             self.error = error
 

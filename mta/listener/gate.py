@@ -56,7 +56,7 @@ class Gate:
 
     def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, is_local: bool) -> "Permit":
         """For a session that begins with `settings`."""
-        return Permit(settings, peer, lambda: self.settings, self._spent, is_local=is_local)
+        return Permit(settings, peer, lambda: self.settings, self._now, self._spent, is_local=is_local)
 
     async def judge(self, credentials: Credentials, peer: IpAddress | None) -> Reply:
         """235, 535, 454, or the 421 that ends the session of a client that has failed too often. Never raises."""
@@ -117,12 +117,13 @@ class Permit:
         settings: ListenerSettings,
         peer: IpAddress | None,
         current: Callable[[], ListenerSettings],
+        now: Callable[[], float],
         spent: Buckets,
         *,
         is_local: bool,
     ) -> None:
         self._common, self._peer, self._current, self._spent = settings, peer, current, spent
-        self._is_local = is_local
+        self._is_local, self._now = is_local, now
         self._user, self._hash = "", ""
         self._go_by(settings)
 
@@ -153,18 +154,18 @@ class Permit:
                 common, max_message_size=size, max_recipients=recipients, rule=rule, signed=now.signed
             )
 
-    def mail_refusal(self, reverse_path: str, now: float) -> Reply | None:
+    def mail_refusal(self, reverse_path: str) -> Reply | None:
         """A message that is not refused is counted."""
         rule = self._rule
         if refusal := rule.sender_refusal(reverse_path):
             return refusal
-        if rule.messages is None or self._spent.take((rule, "messages"), rule.messages, now):
+        if rule.messages is None or self._spent.take((rule, "messages"), rule.messages, self._now()):
             return None
         return too_often(rule.messages, "messages")
 
-    def recipient_refusal(self, now: float) -> Reply | None:
+    def recipient_refusal(self) -> Reply | None:
         """A recipient that is not refused is counted."""
         rule = self._rule
-        if rule.recipients is None or self._spent.take((rule, "recipients"), rule.recipients, now):
+        if rule.recipients is None or self._spent.take((rule, "recipients"), rule.recipients, self._now()):
             return None
         return too_often(rule.recipients, "recipients")

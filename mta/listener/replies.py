@@ -10,7 +10,7 @@ def wire(reply: Reply) -> bytes:
     """A reply whose text is ASCII; one too long for a line gets several."""
     text = reply.text
     if len(text) <= TEXT_LIMIT:
-        return lines(reply, [text])
+        return f"{reply.code} {reply.enhanced} {text}\r\n".encode("ascii") if reply.enhanced else lines(reply, [text])
     return lines(reply, [text[at : at + TEXT_LIMIT] for at in range(0, len(text), TEXT_LIMIT)])
 
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from mta.listener.entrance import Entrance
 from mta.listener.gate import Gate, source
-from mta.listener.intake import Client, Intake
+from mta.listener.intake import Intake
 from mta.listener.origin import Origin
 from mta.listener.protocol import SubmissionSession
 from mta.listener.resend import resend
@@ -25,6 +25,7 @@ from mta.listener.settings import ListenerSettings
 from mta.model.address import IpAddress
 from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
+from mta.policy.trace import Client
 from mta.ports.system import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 from mta.suppressions import Suppressions
@@ -203,13 +204,13 @@ class Listener:
     def _left(self, entrance: Entrance, origin: Origin, why: str) -> None:
         self._entering.pop(entrance, None)
         if why:
-            self._intake.closed(str(Client(origin.peer, "", extended=False)), why)
+            self._intake.closed(Client(origin.peer).name, why)
 
     def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
         """None, or the greeting for one that can't be served."""
         refusal = self._refusal(client)
         if refusal is not None:
-            self._intake.turned_away(str(client), refusal, "connection")
+            self._intake.turned_away(client.name, refusal, "connection")
         self._sessions[session] = None
         return refusal
 

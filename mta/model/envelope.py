@@ -13,7 +13,7 @@ class MailClass(IntEnum):
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        return self._name_.lower()
 
 
 class Kind(StrEnum):
