@@ -17,9 +17,9 @@ from mta.model.reply import Reply
 from mta.policy import header, message_checks
 from mta.policy.clients import HIGHEST_PRIORITY, lowered
 from mta.policy.compose import date_time
-from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
+from mta.policy.controls import CONTROL_FIELDS, NO_CONTROLS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
-from mta.policy.requests import NO_REQUESTS, PRIORITY, Requests, Wish, mt_priority, wish
+from mta.policy.requests import NO_REQUESTS, NO_WISH, PRIORITY, Requests, Wish, mt_priority, wish
 
 _PRIORITY = PRIORITY.lower()
 _LOOKED_AT = frozenset({"bcc", "resent-bcc", *CONTROL_FIELDS, "message-id", "date", _PRIORITY})
@@ -124,7 +124,7 @@ def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepar
         return error.reply
     lines = [field.raw for field in section.fields if field.name not in ("message-id", "date")]
     lines += [f"Message-ID: {message_id}\r\nDate: {date_time(at)}\r\n".encode("ascii")]
-    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), Controls(), Wish())
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), NO_CONTROLS, NO_WISH)
 
 
 def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: Wish) -> Prepared:
