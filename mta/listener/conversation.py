@@ -18,7 +18,6 @@ from mta.listener.gate import Permit
 from mta.listener.inbox import TooLong
 from mta.listener.junk import JUNK_LIMIT, weight
 from mta.listener.replies import lines, wire
-from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.address import parse_address
 from mta.model.reply import Reply
@@ -89,7 +88,8 @@ _CONTENT = Answer(b"", Next.CONTENT)
 class Conversation:
     """One client's, of whom `client` says what is known by now. `is_barred`: greeted with 554, it may only leave (RFC 5321
     section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many octets.
-    `offers_tls`: STARTTLS may make it secure (RFC 3207). `credentials` are what was said to AUTH, until `judged`; `wanted`
+    `offers_tls`: STARTTLS may make it secure (RFC 3207). `settings` are those for this client; with an `exchange` the next
+    line is no command, but answers AUTH. `credentials` are what was said to AUTH, until `judged`; `wanted`
     is whom RCPT named, until `looked_up`, where `looks_up` says that there is need."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Conversation:
     ) -> None:
         self.client = client
         self._permit = permit
-        self._settings = permit.settings
+        self.settings = permit.settings
         self._now = now
         self._room = room
         self._looks_up = looks_up
@@ -113,30 +113,20 @@ class Conversation:
         self._is_barred = is_barred
         self._junk = 0
         self._offers_tls = offers_tls and not client.secure
-        self._exchange: auth.Exchange | None = None
+        self.exchange: auth.Exchange | None = None
         self.credentials: auth.Credentials | None = None
         self.failures = 0
         self.transaction = Transaction()
-
-    @property
-    def settings(self) -> ListenerSettings:
-        """Those for this client."""
-        return self._settings
 
     @property
     def may_submit(self) -> bool:
         """Whether it is trusted where it is, or has authenticated."""
         return self._permit.trusted or bool(self.client.user)
 
-    @property
-    def answers_auth(self) -> bool:
-        """Whether the next line is no command."""
-        return self._exchange is not None
-
     def hear(self, line: bytes) -> Answer:
         """The answer to a command line without its CRLF."""
-        if self._exchange is not None:
-            return self._step(self._exchange.hear(line))
+        if self.exchange is not None:
+            return self._step(self.exchange.hear(line))
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None or "\0" in rest:
@@ -144,7 +134,7 @@ class Conversation:
         argument = rest.strip(" \t")
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
-        if command not in _IN_CLEAR and self._is_too_early():
+        if self._offers_tls and command not in _IN_CLEAR and self._is_too_early():
             return Answer(wire(_TLS_FIRST), refused=(_TLS_FIRST, verb.upper()))
         if "\n" in argument:
             return Answer(wire(_BARE_LF), refused=(_BARE_LF, verb.upper()))
@@ -159,15 +149,15 @@ class Conversation:
         return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED, line)
 
     def hear_too_long(self, line: TooLong) -> Answer:
-        if self._exchange is not None:
-            return self._step(self._exchange.hear(None))
+        if self.exchange is not None:
+            return self._step(self.exchange.hear(None))
         if announces_chunk(line.begin):
             return self._bdat(None)
         return self._count_junk(auth.TOO_LONG if line.begin.upper() == b"AUTH " else _TOO_LONG, line.begin)
 
     def _is_too_early(self) -> bool:
         """TLS has to begin first."""
-        return self._offers_tls and self._settings.tls_required
+        return self._offers_tls and self.settings.tls_required
 
     def reset(self) -> None:
         self.transaction.discard()
@@ -177,11 +167,11 @@ class Conversation:
         self._junk += weight(line)
         if self._junk < JUNK_LIMIT:
             return Answer(wire(reply))
-        return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too many unrecognized commands")), Next.CLOSE)
+        return Answer(wire(Reply(421, "4.7.0", f"{self.settings.hostname} Too many unrecognized commands")), Next.CLOSE)
 
     # ------------------------------------------------ session
     def _ehlo(self, argument: str) -> Answer:
-        settings = self._settings
+        settings = self.settings
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         extensions += ["CHUNKING", "DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
@@ -201,7 +191,7 @@ class Conversation:
             return Answer(wire(Reply(501, "5.5.4", "The name of the client is missing")))
         self.client = structs.replace(self.client, hello=argument, extended=bool(extensions))
         self.reset()
-        return Answer(lines(_HELLO, [self._settings.hostname, *extensions]))
+        return Answer(lines(_HELLO, [self.settings.hostname, *extensions]))
 
     def _noop(self, _argument: str) -> Answer:
         return Answer(wire(_OK))
@@ -240,17 +230,17 @@ class Conversation:
     # ------------------------------------------------ who it is
     @property
     def _offers_auth(self) -> bool:
-        return self.client.secure and bool(self._settings.users)
+        return self.client.secure and bool(self.settings.users)
 
     def _auth(self, argument: str) -> Answer:
-        if not self._settings.users:
+        if not self.settings.users:
             return self._count_junk(_UNRECOGNIZED)
         if refusal := self._auth_refusal(argument):
             return Answer(wire(refusal))
         begun = auth.begin(argument)
         if isinstance(begun, Reply):
             return Answer(wire(begun))
-        self._exchange, step = begun
+        self.exchange, step = begun
         return self._step(step)
 
     def _auth_refusal(self, argument: str) -> Reply | None:
@@ -264,10 +254,10 @@ class Conversation:
 
     def _step(self, step: auth.Step) -> Answer:
         if isinstance(step, auth.Credentials):
-            self._exchange, self.credentials = None, step
+            self.exchange, self.credentials = None, step
             return Answer(b"", Next.VERIFY)
         if step.code != 334:
-            self._exchange = None
+            self.exchange = None
         return Answer(wire(step))
 
     def judged(self, verdict: Reply) -> Answer:
@@ -277,11 +267,11 @@ class Conversation:
         if verdict is auth.AUTHENTICATED:
             self.client = structs.replace(self.client, user=name)
             self._permit.become(name)
-            self._settings = self._permit.settings
+            self.settings = self._permit.settings
             return Answer(wire(verdict))
         self.failures += verdict.code in (421, 535)
         if self.failures >= auth.FAILURES_LIMIT:
-            verdict = Reply(421, "4.7.0", f"{self._settings.hostname} Too many failed authentications")
+            verdict = Reply(421, "4.7.0", f"{self.settings.hostname} Too many failed authentications")
         then = Next.CLOSE if verdict.code == 421 else Next.LISTEN
         return Answer(wire(verdict), then, refused=(verdict, f"AUTH as {name}"))
 
@@ -292,13 +282,13 @@ class Conversation:
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
         if not self._permit.renew():
-            changed = Reply(421, "4.7.0", f"{self._settings.hostname} What you may do here has changed, connect again")
+            changed = Reply(421, "4.7.0", f"{self.settings.hostname} What you may do here has changed, connect again")
             return Answer(wire(changed), Next.CLOSE, refused=(changed, f"MAIL {shown(argument)}"))
-        self._settings = self._permit.settings
+        self.settings = self._permit.settings
         if not self.may_submit:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()
-        heard = mail(argument, self._settings, extended=self.client.extended, now=now, offers_auth=self._offers_auth)
+        heard = mail(argument, self.settings, extended=self.client.extended, now=now, offers_auth=self._offers_auth)
         if not isinstance(heard, Reply):
             heard = self._mail_refusal(heard) or heard
         if isinstance(heard, Reply):
@@ -319,9 +309,9 @@ class Conversation:
         if self.transaction.chunks is not None or self.transaction.is_broken:
             return Answer(wire(Reply(503, "5.5.1", "RCPT comes before BDAT")))
         utf8 = self.transaction.requests.utf8
-        recipient = forward_path(argument, self._settings, extended=self.client.extended, utf8=utf8)
+        recipient = forward_path(argument, self.settings, extended=self.client.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
-            recipient = self.transaction.overflow(recipient, self._settings.max_recipients) or recipient
+            recipient = self.transaction.overflow(recipient, self.settings.max_recipients) or recipient
         if isinstance(recipient, Reply):
             return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
         if self._looks_up():
@@ -363,7 +353,7 @@ class Conversation:
             self.transaction.break_chunks()
             return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG))
         if not self.may_submit and chunk.size > STRANGERS_CHUNK:
-            return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too large a chunk")), Next.CLOSE)
+            return Answer(wire(Reply(421, "4.7.0", f"{self.settings.hostname} Too large a chunk")), Next.CLOSE)
         return Answer(b"", Next.CHUNK, chunk=structs.replace(chunk, refusal=self._content_refusal()))
 
     def end_chunk(self, chunk: Chunk, reply: Reply) -> None:

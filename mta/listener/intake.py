@@ -192,7 +192,22 @@ class Intake:
         self._observer(Trouble("info", what, f"by the rule for {client.user or client.name}"))
 
     def tell_accepted(self, message: NewMessage, client: str) -> None:
-        self._observer(_accepted(message, client))
+        self._observer(
+            Accepted(
+                queue_id=message.queue_id,
+                key=message.key,
+                message_id=message.message_id,
+                sender=message.reverse_path,
+                recipients=len(message.recipients),
+                size=message.size,
+                mail_class=message.mail_class.label,
+                kind=message.kind,
+                client=client,
+                user=message.submitter,
+                deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
+                not_before=message.not_before,
+            )
+        )
 
     # ------------------------------------------------ what goes wrong
     def trouble(self, error: Exception) -> Reply:
@@ -288,20 +303,3 @@ def _answer(earlier: Earlier) -> Reply:
     if earlier.clash is Clash.FINISHED:
         return Reply(554, "5.5.0", f"{name} has this idempotency key and is {earlier.status}: use a new key")
     return Reply(554, "5.5.0", f"{name} has this idempotency key, with another sender, recipients or Subject")
-
-
-def _accepted(message: NewMessage, client: str) -> Accepted:
-    return Accepted(
-        queue_id=message.queue_id,
-        key=message.key,
-        message_id=message.message_id,
-        sender=message.reverse_path,
-        recipients=len(message.recipients),
-        size=message.size,
-        mail_class=message.mail_class.label,
-        kind=message.kind,
-        client=client,
-        user=message.submitter,
-        deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
-        not_before=message.not_before,
-    )

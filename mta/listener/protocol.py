@@ -9,6 +9,8 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+from msgspec import structs
+
 from mta.listener.auth import UNAVAILABLE
 from mta.listener.bdat import begin_chunk, end_chunk
 from mta.listener.chunking import Chunk
@@ -18,7 +20,7 @@ from mta.listener.conversation import Answer, Conversation, Next
 from mta.listener.gate import Gate
 from mta.listener.inbox import TooLong
 from mta.listener.intake import Intake
-from mta.listener.origin import Origin, origin
+from mta.listener.origin import origin
 from mta.listener.replies import wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.tls import reason, secure
@@ -46,18 +48,19 @@ _STOPPING = "4.3.2", "Service is shutting down, closing connection"
 
 
 class SubmissionSession(Connection):
-    """`opened` is asked who may stay: None, or the reply to greet with (a 421 ends the session, a 554 bars it). `ended` is
-    told when nothing of the session runs any more. `origin`: where the client is, None: where the connection comes from."""
+    """`opened` is asked who may stay, and told who is trusted: None, or the reply to greet with (a 421 ends the session, a
+    554 bars it). `ended` is told when nothing of the session runs any more. `origin`: where the client is, None: where the
+    connection comes from."""
 
     def __init__(
         self,
         settings: ListenerSettings,
         intake: Intake,
         gate: Gate,
-        opened: Callable[["SubmissionSession", Client], Reply | None],
+        opened: Callable[["SubmissionSession", Client, bool], Reply | None],
         ended: Callable[["SubmissionSession"], None],
         loop: asyncio.AbstractEventLoop,
-        origin: Origin | None = None,
+        origin: Client | None = None,
     ) -> None:
         super().__init__(loop)
         self._settings = settings
@@ -76,17 +79,18 @@ class SubmissionSession(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        it = self._origin or origin(transport)
-        self._peer = it.peer
-        client = Client(it.peer, local=it.local, secure=transport.get_extra_info("sslcontext") is not None)
-        refusal = self._opened(self, client)
-        permit = self._gate.permit(self._settings, it.peer, is_local=bool(it.local))
+        client = self._origin or origin(transport)
+        if transport.get_extra_info("sslcontext") is not None:
+            client = structs.replace(client, secure=True)
+        self._peer = client.peer
+        permit = self._gate.permit(self._settings, client.peer, is_local=client.is_local)
+        refusal = self._opened(self, client, permit.trusted)
         self._conversation = Conversation(
             client,
             permit,
             self._intake.now,
             is_barred=refusal is not None,
-            offers_tls=self._settings.tls is not None and not it.local,
+            offers_tls=self._settings.tls is not None and not client.is_local,
             room=self._intake.no_room,
             looks_up=self._intake.looks_up,
         )
@@ -179,24 +183,20 @@ class SubmissionSession(Connection):
         if self._drains and not self._is_amid_content:
             self.dismiss(*_STOPPING)
             return False
-        line = self._inbox.line(answers_auth=self._conversation.answers_auth)
+        conversation, inbox = self._conversation, self._inbox
+        line = inbox.line(answers_auth=conversation.exchange is not None) if inbox.octets else None
         if line is None:
             return False
         self._progress_at = self.loop.time()
-        answer = self._answer(line)
-        self._replies += answer.octets
-        if answer.then is Next.LISTEN and answer.refused is None:
-            return bool(self._inbox.octets) or self._drains
-        self._act_on(answer)
-        return True
-
-    def _answer(self, line: bytes | TooLong) -> Answer:
         try:
-            it = self._conversation
-            return it.hear_too_long(line) if isinstance(line, TooLong) else it.hear(line)
+            answer = conversation.hear_too_long(line) if isinstance(line, TooLong) else conversation.hear(line)
         except Exception as error:
-            self._conversation.reset()
-            return Answer(wire(self._trouble(error)))
+            conversation.reset()
+            answer = Answer(wire(self._trouble(error)))
+        self._replies += answer.octets
+        if answer.then is not Next.LISTEN or answer.refused is not None:
+            self._act_on(answer)
+        return bool(inbox.octets) or self._drains or self._chunk is not None
 
     def _act_on(self, answer: Answer) -> None:
         """What there is to do beside the answer."""
@@ -307,7 +307,7 @@ class SubmissionSession(Connection):
             self._wait_for(self._submit(decoder))
         elif octets:
             self._rest()
-        return True
+        return False
 
     async def _submit(self, decoder: ContentDecoder) -> None:
         """From the final dot to its reply; the transaction ends in any case."""
@@ -334,7 +334,7 @@ class SubmissionSession(Connection):
         if not self._left:
             self._chunk, self._commits = None, refusal is None
             self._wait_for(self._answer_chunk(chunk, refusal))
-            return True
+            return False
         if not self._inbox.octets:
             return False
         self._made_progress()

@@ -204,7 +204,7 @@ def _address(path: str, *, utf8: bool, non_ascii: int, status: str) -> Address |
     try:
         if utf8:
             return parse_address(strip_source_route(decoded(path)), utf8=True).sendable
-        return parse_address(strip_source_route(path))
+        return parse_address(strip_source_route(path) if path.startswith("@") else path)
     except AddressError as error:
         if error.flaw is Flaw.NON_ASCII:
             return Reply(non_ascii, "5.6.7", "Address has non-ASCII characters, and MAIL had no SMTPUTF8")

@@ -82,14 +82,14 @@ def _from_flaw(section: Section) -> str:
     text = author.text if author is not None else ""
     if not text:
         return "The From header field is missing: say who writes"
-    if mailboxes(text) > 1 and section.first("sender") is None:
+    if "," in text and mailboxes(text) > 1 and section.first("sender") is None:
         return "From names more than one mailbox: add a Sender header field that names the one who sends"
     return ""
 
 
 def mailboxes(text: str) -> int:
     """How many mailboxes an address list certainly has: 1 where it has a group, is no address list, or is too long."""
-    if len(text) > _JUDGED or text.count("@") < 2:
+    if len(text) > _JUDGED:
         return 1
     count = depth = 0
     in_angle = names_one = False

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from mta.model.envelope import ByMode, DeliverBy, MailClass
@@ -143,8 +144,13 @@ def _hold(parameters: Mapping[str, str | None], now: float) -> tuple[float | Non
 
 def announced_hold(now: float, max_hold: float) -> str:
     """The parameters of FUTURERELEASE in the reply to EHLO (RFC 4865 section 3)."""
-    latest = datetime.fromtimestamp(int(now + max_hold), UTC)
-    return f"{int(max_hold)} {latest.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+    return f"{int(max_hold)} {_utc(int(now + max_hold))}"
+
+
+@lru_cache(maxsize=4)
+def _utc(second: int) -> str:
+    """Whoever comes in a second hears the same."""
+    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 # ---------------------------------------------------------------- parameters and fields together

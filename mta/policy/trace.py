@@ -43,25 +43,21 @@ _REMOTE_IDS = tuple(
 
 
 class Client(Struct, frozen=True, dict=True):
-    """Who submits: its address (None: not known), what it said in EHLO or HELO ("": nothing yet), whether that was inside
-    TLS, and as whom it authenticated ("": nobody). `local` shows one at a unix socket, "" for others."""
+    """Who submits: its address (None: not known) and its `name` in the log, whether it is at a unix socket, what it said in
+    EHLO or HELO ("": nothing yet), whether that was inside TLS, and as whom it authenticated ("": nobody)."""
 
     peer: IpAddress | None
+    name: str
+    is_local: bool = False
     hello: str = ""
     extended: bool = False
     secure: bool = False
     user: str = ""
-    local: str = ""
-
-    @cached_property
-    def name(self) -> str:
-        """For the log."""
-        return self.local or str(self.peer or "unknown")
 
     @cached_property
     def source(self) -> str:
         """What stands behind `from`; where there is no address literal, a comment."""
-        place = "unix socket" if self.local else "unknown" if self.peer is None else _literal(self.peer)
+        place = "unix socket" if self.is_local else _literal(self) if self.peer is not None else "unknown"
         return f"{hello_name(self.hello)} ({place})"
 
     @cached_property
@@ -69,6 +65,11 @@ class Client(Struct, frozen=True, dict=True):
         """What stands behind `with`, and that for a message in UTF-8 (RFC 3848, RFC 6531 section 4.3)."""
         suffix = f"{'S' * self.secure}{'A' * bool(self.user)}"
         return f"{'ESMTP' if self.extended else 'SMTP'}{suffix}", f"UTF8SMTP{suffix}"
+
+
+def client_at(peer: IpAddress | None) -> Client:
+    """One that has said nothing yet."""
+    return Client(peer, "unknown" if peer is None else str(peer))
 
 
 class Arrival(Struct, frozen=True):
@@ -130,7 +131,8 @@ def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepar
 def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: Wish) -> Prepared:
     """Missing fields go behind the others, so that the Received fields stay together."""
     lines = [received(arrival)]
-    message_id, is_dated, keeps_priority = "", False, _states_once(section, wanted.priority)
+    message_id, is_dated = "", False
+    keeps_priority = wanted.priority is not None and _states_once(section, wanted.priority)
     for it in section.fields:
         if it.name in _LOOKED_AT:
             if it.name == "message-id" and (found := header.message_id(it)):
@@ -152,10 +154,9 @@ def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: W
     return Prepared(section.length, b"".join(lines), message_id, header.subject(section), controls, wanted)
 
 
-def _states_once(section: Section, priority: int | None) -> bool:
+def _states_once(section: Section, priority: int) -> bool:
     """Whether the content says the priority as it should."""
-    stated = section.by_name.get(_PRIORITY)
-    return stated is not None and len(stated) == 1 and mt_priority(stated[0]) == priority
+    return [mt_priority(field) for field in section.named(_PRIORITY)] == [priority]
 
 
 def received(arrival: Arrival) -> bytes:
@@ -181,8 +182,8 @@ def hello_name(hello: str) -> str:
     return hello
 
 
-def _literal(peer: IpAddress) -> str:
-    return f"[IPv6:{peer}]" if peer.version == 6 else f"[{peer}]"
+def _literal(client: Client) -> str:
+    return f"[IPv6:{client.name}]" if ":" in client.name else f"[{client.name}]"
 
 
 def remote_queue_id(text: str) -> str:

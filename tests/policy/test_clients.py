@@ -10,7 +10,7 @@ from mta.model.reply import Reply
 from mta.policy.acceptance import Mail, mail
 from mta.policy.clients import ANYTHING, ClientRule, lowered, rule_for, welcome
 from mta.policy.requests import NO_REQUESTS, Wish
-from mta.policy.trace import Arrival, Client, Prepared, prepare
+from mta.policy.trace import Arrival, Prepared, client_at, prepare
 from tests.support.submission import settings
 
 SHOP = ClientRule(user="shop")
@@ -108,7 +108,8 @@ def test_pri02_the_reply_to_mail_says_the_new_priority() -> None:
 
 
 URGENT = NO_REQUESTS._replace(priority=6)
-ARRIVAL = Arrival(Client(INSIDE, "c.test", extended=True), "mail.out.test", "Q1", "", 1.7e9, URGENT, 1.7e9, highest=0)
+CLIENT = replace(client_at(INSIDE), hello="c.test", extended=True)
+ARRIVAL = Arrival(CLIENT, "mail.out.test", "Q1", "", 1.7e9, URGENT, 1.7e9, highest=0)
 
 
 def test_pri02_pri04_the_lowered_priority_is_what_is_written() -> None:

@@ -14,11 +14,11 @@ from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.reply import Reply, parse_reply
 from mta.policy import header
 from mta.policy.requests import Requests
-from mta.policy.trace import Arrival, Client, Prepared, hello_name, prepare, received, remote_queue_id
+from mta.policy.trace import Arrival, Prepared, client_at, hello_name, prepare, received, remote_queue_id
 
 AT = 1_700_000_000.9
 DAY = 86400.0
-CLIENT = Client(ipaddress.ip_address("192.0.2.7"), "client.test", extended=True)
+CLIENT = replace(client_at(ipaddress.ip_address("192.0.2.7")), hello="client.test", extended=True)
 ARRIVAL = Arrival(
     client=CLIENT,
     hostname="mail.out.test",
@@ -156,7 +156,7 @@ def test_b21_hdr19_a_loop_is_refused() -> None:
 def test_hdr09_hdr10_hdr11_the_received_field() -> None:
     assert received(ARRIVAL) == RECEIVED
     peer = ipaddress.ip_address("2001:db8::1")
-    other = replace(ARRIVAL, client=Client(peer, "[IPv6:::1]"), sole="ann@example.org")
+    other = replace(ARRIVAL, client=replace(client_at(peer), hello="[IPv6:::1]"), sole="ann@example.org")
     assert received(other) == (
         b"Received: from [IPv6:::1] ([IPv6:2001:db8::1])\r\n"
         b"\tby mail.out.test with SMTP id 06AN5HZ8W0ABCDEF\r\n"
