@@ -99,7 +99,8 @@ def _parameters(text: str) -> Mapping[str, str | None] | Reply:
     parameters: dict[str, str | None] = {}
     for word in _BLANKS.split(text.strip(" \t")):
         match = _PARAMETER.match(word)
-        if match is None or match.group(1).upper() in parameters:
+        keyword = match[1].upper() if match else ""
+        if match is None or keyword in parameters:
             return BAD_PRIORITY if word.partition("=")[0].upper() == "MT-PRIORITY" else BAD_PARAMETER
-        parameters[match.group(1).upper()] = match.group(2)
+        parameters[keyword] = match[2]
     return parameters

@@ -21,9 +21,7 @@ FIELD_LIMIT = 10_000
 SUBJECT_LIMIT = 200
 """Characters of a subject that are kept for display."""
 
-_NAME, _BODY = rb"[!-9;-~]+", rb"[^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*"
-_FIELD = re.compile(rb"((%b)[ \t]*:(%b))" % (_NAME, _BODY))
-_FIELDS = re.compile(rb"(?>%b[ \t]*:%b)*+" % (_NAME, _BODY))
+_FIELD = re.compile(rb"(([!-9;-~]++)[ \t]*+:([^\r\n]*+\r\n(?:[ \t][^\r\n]*+\r\n)*+))")
 _COMMENT = r"(?:\s++|\([^()]*+\))*+"
 _MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]++|"[^<>"]*+")@[^<>\s@]++>){_COMMENT}\Z')
 """Possessive: there is nothing to gain by going back, and a long field has many places to go back to."""
@@ -79,16 +77,19 @@ def read_section(start: bytes, *, complete: bool, utf8: bool = False) -> Section
 def split_section(start: bytes, *, complete: bool, limit: int = FIELD_LIMIT) -> Section:
     """The fields at the beginning of `start`, which is the content (`complete`) or its first `LIMIT` octets; the lines end
     with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `limit` fields."""
-    found = _FIELDS.match(start)
-    length = found.end() if found else 0
-    if start.count(b"\r\n", 0, length) > limit and sum(1 for _ in _FIELD.finditer(start, 0, length)) > limit:
-        raise HeaderError(f"The header section has more than {limit} fields")
+    fields: list[Field] = []
+    by_name: dict[str, list[Field]] = {}
+    length = 0
+    while match := _FIELD.match(start, length):
+        if len(fields) == limit:
+            raise HeaderError(f"The header section has more than {limit} fields")
+        raw, name, body = match.groups()
+        field = Field(name.decode("ascii").lower(), raw, body)
+        fields.append(field)
+        by_name.setdefault(field.name, []).append(field)
+        length += len(raw)
     if not complete and start.find(b"\r\n", length) < 0:
         raise HeaderError(f"The header section is longer than {LIMIT} octets")
-    fields = [Field(name.decode("ascii").lower(), raw, body) for raw, name, body in _FIELD.findall(start, 0, length)]
-    by_name: dict[str, list[Field]] = {}
-    for field in fields:
-        by_name.setdefault(field.name, []).append(field)
     return Section(tuple(fields), by_name, length, start.startswith(b"\r\n", length) or length == len(start))
 
 
