@@ -241,7 +241,7 @@ def _accepted_without(**fields: None) -> Iterator[None]:
     accept = SqliteSpool.accept
 
     async def forgetful(self: SqliteSpool, message: NewMessage, content: Any, now: float) -> Any:
-        return await accept(self, replace(message, **fields), content, now)
+        return await accept(self, structs.replace(message, **fields), content, now)
 
     with patch.object(SqliteSpool, "accept", forgetful):
         yield
@@ -288,7 +288,7 @@ def dsn_loop_check() -> Iterator[None]:
 
     def mail(self: Reports, draft: Draft) -> Any:
         made = composed(self, draft)
-        return replace(made, message=replace(made.message, reverse_path=self._settings.postmaster or ""))
+        return replace(made, message=structs.replace(made.message, reverse_path=self._settings.postmaster or ""))
 
     with (
         patch.object(results, "notices_for", notices_for),
