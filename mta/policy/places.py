@@ -45,10 +45,6 @@ class Group:
     turns: Turns = NO_TURNS
     allowance: Allowance | None = None
 
-    @property
-    def waiting(self) -> list[bool]:
-        return [bool(line) for line in self.lines]
-
 
 @dataclass(slots=True)
 class Destination:
@@ -68,11 +64,12 @@ class Destination:
 
     def waits(self, mail_class: MailClass, now: float) -> bool:
         """Whether a turn may begin, as far as the destination itself is concerned. One that was down is probed."""
-        if not self.due[mail_class] > 0 or self.standing.rests(now, mail_class):
+        if self.due[mail_class] <= 0:
             return False
-        return not (self.standing.failures and any(self.running)) and (
-            self.site is self.group.site or self.site.running < self.site.window.allowed
-        )
+        it, site = self.standing, self.site
+        if it is not WELL and (it.rests(now, mail_class) or (it.failures and any(self.running))):
+            return False
+        return site is self.group.site or site.running < site.window.allowed
 
 
 class Turn(Struct, frozen=True):
