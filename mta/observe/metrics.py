@@ -41,8 +41,7 @@ class Metrics:
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact, Settled) and fact.category:
             self._categories[fact.category] += 1
-        name = _name(fact)
-        if name:
+        if name := _name(fact):
             self._totals[name] += 1
             self._current()[name] += 1
 
@@ -59,9 +58,10 @@ class Metrics:
     def _current(self) -> Counter[str]:
         """The counter of this second; those that are older than the window are emptied."""
         second = int(self._now())
-        for passed in range(max(self._second + 1, second - WINDOW + 1), second + 1):
-            self._seconds[passed % WINDOW].clear()
-        self._second = max(second, self._second)
+        if second > self._second:
+            for passed in range(max(self._second + 1, second - WINDOW + 1), second + 1):
+                self._seconds[passed % WINDOW].clear()
+            self._second = second
         return self._seconds[self._second % WINDOW]
 
 
