@@ -167,8 +167,11 @@ class Scheduler:
     # ------------------------------------------------ turns
     def _start_turns(self, *, own: bool = False) -> Turn | None:
         """All that may begin, each in a task; but the first is the caller's `own`, who has just ended one."""
-        mine = self._begin() if own else None
-        while (turn := self._begin()) is not None:
+        now, first = self._time(), None
+        while not self._stopping and now >= self._paused_until and (turn := self._agenda.begin(now)) is not None:
+            if own and first is None:
+                first = turn
+                continue
             task = asyncio.create_task(self._turns(turn), name="deliver")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -177,11 +180,7 @@ class Scheduler:
             self._wake()
         if self._ledger.due:
             self._keep_books()
-        return mine
-
-    def _begin(self) -> Turn | None:
-        now = self._time()
-        return None if self._stopping or now < self._paused_until else self._agenda.begin(now)
+        return first
 
     async def _turns(self, turn: Turn | None) -> None:
         """One, and behind it whichever is next: a task for each would cost more than a look at the agenda. What fails for a

@@ -22,8 +22,8 @@ REFUSALS_PER_MINUTE = 60
 _CLIENTS = 1000
 """Clients that are told apart within a minute; what goes beyond is counted as one."""
 
-_BARE = re.compile(r"[!#-<>-\[\]-~]+\Z")
-"""What stands without quotes: printable ASCII but blank, quote, equals sign and backslash."""
+_needs_quotes = re.compile(r"[^!#-<>-\[\]-~]").search
+"""All but printable ASCII, and of that blank, quote, equals sign and backslash."""
 _ORDERS = {
     "retry": "retried",
     "hold": "held",
@@ -124,7 +124,7 @@ def key_values(pairs: Pairs) -> str:
     for key, value in pairs:
         if value is None or value == "":
             continue
-        if isinstance(value, str) and not _BARE.match(value):
+        if isinstance(value, str) and _needs_quotes(value):
             value = _quoted(value)
         words.append(f"{key}={value}")
     return " ".join(words)

@@ -86,7 +86,7 @@ class Agenda:
 
     def begin(self, now: float) -> Turn | None:
         """The next turn, counted as running; None where none may begin."""
-        while (order := self._order()).classes:
+        while any(self._lines) and (order := self._order()).classes:
             first = order.classes[0]
             group = self.groups[next(iter(self._lines[first]))]
             own = self._own_order(group, now)
@@ -327,8 +327,9 @@ class Agenda:
 
 
 def _chosen(first: MailClass, order: Order, own: Order) -> MailClass:
-    """`first` is whose turn it is globally. What is owed to it is not another one's, or its debt would give one destination
-    turn after turn; else the destination's own order decides among what the global one allows."""
-    if first in order.owed or first in own.owed:
+    """`first`, which may begin by `own` too, is whose turn it is globally. What is owed to it is not another one's, or its
+    debt would give one destination turn after turn; else the destination's own order decides among what the global one
+    allows."""
+    if first is own.classes[0] or first in order.owed or first in own.owed:
         return first
     return next(it for it in own.classes if it in order.classes)

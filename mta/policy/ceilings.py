@@ -7,7 +7,7 @@ clock, in seconds.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,12 +36,11 @@ class Ceilings:
 
     def __init__(self) -> None:
         self._known: dict[str, Ceiling] = {}
+        self.of: Callable[[str], Ceiling | None] = self._known.get
+        """What is known of a name; asked several times for each message."""
         self._suspected: dict[str, tuple[int, str]] = {}
         self.changed: set[str] = set()
         """Names of those that are to be kept otherwise than they are."""
-
-    def of(self, name: str) -> Ceiling | None:
-        return self._known.get(name)
 
     def refused(self, name: str, others: int, reply: str) -> None:
         """One more was refused as one too many, with `others` (at least one) open beside it."""
