@@ -208,8 +208,8 @@ class Scheduler:
     def _claimed(self, turn: Turn, following: float | None) -> None:
         """A claim was had: another session may find more now, or an instant is to be awaited."""
         if following is not None and following <= self._clock.now():
-            self._agenda.more(turn, self._time())
-            self._start_turns()
+            if self._agenda.more(turn, self._time()):
+                self._start_turns()
             return
         self._agenda.no_more(turn, self._time())
         if following is not None:

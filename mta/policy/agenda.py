@@ -65,13 +65,16 @@ class Agenda:
         it.news[mail_class] += 1
         self._line_up(destination, now)
 
-    def more(self, turn: Turn, now: float) -> None:
-        """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended."""
+    def more(self, turn: Turn, now: float) -> bool:
+        """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended. Whether another
+        turn may begin by it: not where the lane stood in line before."""
         it, mail_class = self.destinations[turn.destination], turn.mail_class
         it.due[mail_class] = min(it.due[mail_class] + 2, max(1, self._most(it.group)))
         it.news[mail_class] += 1
-        if turn.destination not in it.group.lines[mail_class]:
-            self._line_up(turn.destination, now)
+        if turn.destination in it.group.lines[mail_class]:
+            return False
+        self._line_up(turn.destination, now)
+        return True
 
     def no_more(self, turn: Turn, now: float) -> None:
         """`turn` was told by the spool that nothing else is due: so it is, unless there was news since it began."""
