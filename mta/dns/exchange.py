@@ -30,7 +30,7 @@ class _Cut(Exception):
 
 def in_octets(number: int, question: Question) -> bytes:
     """The message that asks, with the id `number`."""
-    return HEAD.pack(number, _FLAGS, 1, 0, 0, 1) + question.octets + _EXTENDED
+    return HEAD.pack(number, _FLAGS, 1, 0, 0, 1) + question.name + question.tail + _EXTENDED
 
 
 async def ask(server: Server, question: Question, timeout: float) -> Finding:

@@ -11,7 +11,6 @@ from struct import Struct as Layout
 from struct import error as StructError
 from typing import Any, NamedTuple
 
-import dns.flags
 import dns.rcode
 from msgspec import Struct
 
@@ -27,8 +26,10 @@ _FIXED = Layout("!HHIH")
 """A record's type, class, TTL and length of data, behind its name (section 4.1.3)."""
 _TAIL = Layout("!HH")
 """A question's type and class."""
-_OPCODE, _RCODE = 0x7800, 0x000F
-_WITHOUT_QUESTION = frozenset({dns.rcode.FORMERR, dns.rcode.SERVFAIL, dns.rcode.NOTIMP, dns.rcode.REFUSED})
+_QR, _OPCODE, _AA, _TC, _RA, _AD, _RCODE = 0x8000, 0x7800, 0x0400, 0x0200, 0x0080, 0x0020, 0x000F
+"""In a message's flags (section 4.1.1; RFC 4035 section 3.2.3)."""
+_NOERROR, _NXDOMAIN = 0, 3
+_WITHOUT_QUESTION = frozenset(map(int, (dns.rcode.FORMERR, dns.rcode.SERVFAIL, dns.rcode.NOTIMP, dns.rcode.REFUSED)))
 """Where a server need not even repeat what it was asked."""
 
 
@@ -37,9 +38,9 @@ class Question(NamedTuple):
     kind: int
 
     @property
-    def octets(self) -> bytes:
-        """As it stands in a message (section 4.1.2)."""
-        return self.name + _TAIL.pack(self.kind, IN)
+    def tail(self) -> bytes:
+        """What stands behind the name in a message (section 4.1.2)."""
+        return _TAIL.pack(self.kind, IN)
 
 
 class Finding(Struct, frozen=True):
@@ -65,7 +66,7 @@ class Record(NamedTuple):
 
 
 def is_cut(wire: bytes) -> bool:
-    return bool(int.from_bytes(wire[2:4]) & dns.flags.TC)
+    return bool(int.from_bytes(wire[2:4]) & _TC)
 
 
 def is_response(wire: bytes, number: int, question: Question) -> bool:
@@ -73,14 +74,13 @@ def is_response(wire: bytes, number: int, question: Question) -> bool:
     if len(wire) < HEAD.size:
         return False
     its_number, flags, questions, *_ = HEAD.unpack_from(wire)
-    if its_number != number or not flags & dns.flags.QR or flags & _OPCODE:
+    if its_number != number or not flags & _QR or flags & _OPCODE:
         return False
     if not questions:
         return flags & _RCODE in _WITHOUT_QUESTION
-    asked = question.octets
-    said = wire[HEAD.size : HEAD.size + len(asked)]
-    end = len(question.name)
-    return questions == 1 and said[:end].lower() == question.name and said[end:] == asked[end:]
+    end = HEAD.size + len(question.name)
+    repeated = wire[HEAD.size : end].lower() == question.name and wire[end : end + _TAIL.size] == question.tail
+    return questions == 1 and repeated
 
 
 def read(wire: bytes, question: Question) -> Finding:
@@ -93,7 +93,7 @@ def read(wire: bytes, question: Question) -> Finding:
 
 def _read(wire: bytes, question: Question) -> Finding:
     _, flags, questions, *counts = HEAD.unpack_from(wire)
-    at = HEAD.size + questions * len(question.octets)
+    at = HEAD.size + questions * (len(question.name) + _TAIL.size)
     sections: list[list[Record]] = []
     for count in counts:
         section: list[Record] = []
@@ -130,25 +130,25 @@ def _record(wire: bytes, at: int, asked: int) -> tuple[Record, int]:
 def _meaning(
     question: Question, flags: int, rcode: int, answer: Sequence[Record], authority: Sequence[Record]
 ) -> Finding:
-    if rcode not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+    if rcode not in (_NOERROR, _NXDOMAIN):
         return Finding(Lookup.TROUBLE, detail=dns.rcode.to_text(dns.rcode.Rcode.make(rcode)))
-    if flags & dns.flags.TC:
+    if flags & _TC:
         return Finding(Lookup.TROUBLE, detail="a cut answer over TCP")
     owner, ttl, aliases = _followed(question, answer)
     if aliases > CHAIN_LIMIT:
         return Finding(Lookup.TROUBLE, detail=f"more than {CHAIN_LIMIT} aliases")
     found = [it for it in answer if it.kind == question.kind and it.owner == owner]
-    secure = bool(flags & dns.flags.AD)
-    if found and rcode == dns.rcode.NXDOMAIN:
+    secure = bool(flags & _AD)
+    if found and rcode == _NXDOMAIN:
         return Finding(Lookup.TROUBLE, detail="records of a name that is said not to exist")
     if found:
         records = tuple(dict.fromkeys([it.data for it in found]))
         least = min(ttl, *[it.ttl for it in found])
         return Finding(Lookup.FOUND, records, least, secure=secure, canonical=in_text(owner) if aliases else "")
     negative = _negative_ttl(authority, owner, ttl)
-    if rcode == dns.rcode.NXDOMAIN:
+    if rcode == _NXDOMAIN:
         return Finding(Lookup.NXDOMAIN, ttl=negative, secure=secure)
-    if not flags & (dns.flags.AA | dns.flags.RA):
+    if not flags & (_AA | _RA):
         # A referral from a server that neither knows nor looks further: no word on whether there are records.
         return Finding(Lookup.TROUBLE, detail="the server neither knows the name nor asks others")
     return Finding(Lookup.NODATA, ttl=negative, secure=secure)
