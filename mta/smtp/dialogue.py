@@ -8,7 +8,7 @@ end the connection before the handshake (RFC 3207 section 4.2).
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import cast
 
 import aiosmtplib
@@ -22,12 +22,12 @@ from mta.smtp.wire import reason_of_loss
 
 
 class Dialogue(SMTPProtocol):
-    """aiosmtplib's protocol, and the inbox beside it."""
+    """aiosmtplib's protocol, and the inbox beside it. It does not tell the client of the end: what is asked of it after
+    that fails as well, and a callback would tie the two, and the transport, into a knot that only the garbage collector
+    undoes."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, connection_lost_callback: Callable[[SMTPProtocol], None], inbox: Inbox
-    ) -> None:
-        super().__init__(loop, connection_lost_callback)
+    def __init__(self, loop: asyncio.AbstractEventLoop, inbox: Inbox) -> None:
+        super().__init__(loop)
         self._inbox = inbox
         self.upgrading = False
         """STARTTLS was sent and its handshake has not begun."""
@@ -72,7 +72,7 @@ class Client(aiosmtplib.SMTP):
 
     async def _create_connection(self, timeout: float | None) -> aiosmtplib.SMTPResponse:
         loop = asyncio.get_running_loop()
-        protocol = Dialogue(loop, self._on_connection_lost, self._inbox)
+        protocol = Dialogue(loop, self._inbox)
         if self._tls is None:
             self._inbox.expect()
         protocol.upgrading = self._tls is not None
