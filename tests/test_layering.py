@@ -25,7 +25,7 @@ LAYERS = {
     "model": ("", "idna msgspec"),  # a mailbox is known by its A-labels; the tables are data
     "ports": ("", ""),
     "ports.system": ("model", ""),
-    "ports.names": ("model", ""),
+    "ports.names": ("model", "msgspec"),
     "ports.sts": ("model", ""),
     "ports.smtp": ("model", "msgspec"),
     "ports.scheduling": ("model", "msgspec"),
