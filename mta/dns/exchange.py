@@ -33,10 +33,9 @@ def in_octets(number: int, question: Question) -> bytes:
     return HEAD.pack(number, _FLAGS, 1, 0, 0, 1) + question.name + question.tail + _EXTENDED
 
 
-async def ask(server: Server, question: Question, timeout: float) -> Finding:
-    """What the server's response to the question says. Raises OSError (TimeoutError after `timeout` seconds), EOFError or
-    ValueError for what goes wrong on the way or is no DNS message."""
-    end = asyncio.get_running_loop().time() + timeout
+async def ask(server: Server, question: Question, end: float) -> Finding:
+    """What the server's response to the question says. Raises OSError (TimeoutError where there is none at the instant `end`
+    of the loop's clock), EOFError or ValueError for what goes wrong on the way or is no DNS message."""
     number = dns.entropy.random_16()
     try:
         return await _ask_udp(server, number, question, end)

@@ -14,7 +14,6 @@ Rules:
 
 import asyncio
 import ipaddress
-from collections import deque
 from collections.abc import Awaitable, Sequence
 
 import dns.exception
@@ -87,7 +86,7 @@ class DnsResolver:
             question = Question(absolute_name(name), kind)
         except BadName as flaw:
             return _known(Finding(Lookup.MALFORMED, detail=str(flaw)))
-        cached = self._cache.get(question, _now())
+        cached = self._cache.get(question, asyncio.get_running_loop().time())
         if cached is not None:
             return _known(cached)
         task = self._running.get(question)
@@ -96,17 +95,18 @@ class DnsResolver:
         return asyncio.shield(task)
 
     async def _look_up(self, question: Question) -> Finding:
-        deadline = _now() + self._timeout
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
         try:
             if not await self._has_slot(deadline):
                 return Finding(Lookup.TROUBLE, detail="too many questions at once")
             try:
-                found = await self._ask_servers(question, deadline)
+                found = await self._ask_servers(question, loop, deadline)
             finally:
                 self._slots.release()
         finally:
             del self._running[question]
-        self._cache.put(question, found, _now() + _lifetime(found), len(found.records))
+        self._cache.put(question, found, loop.time() + _lifetime(found), len(found.records))
         return found
 
     async def _has_slot(self, deadline: float) -> bool:
@@ -119,39 +119,31 @@ class DnsResolver:
             return False
 
     # ------------------------------------------------ the servers in turn
-    async def _ask_servers(self, question: Question, deadline: float) -> Finding:
+    async def _ask_servers(self, question: Question, loop: asyncio.AbstractEventLoop, deadline: float) -> Finding:
         """The first answer that says something about the name; else what went wrong with each server."""
-        tries = deque(self._servers.in_order(_now()) * ROUNDS)
+        now = loop.time()
+        tries = self._servers.in_order(now) * ROUNDS
         problems: dict[Server, str] = {}
         while tries:
-            server = tries.popleft()
-            share = (deadline - _now()) / (len(tries) + 1)
-            found = await self._ask_one(server, question, share)
-            if found is None:
+            server = tries.pop(0)
+            try:
+                found = await ask(server, question, now + (deadline - now) / (len(tries) + 1))
+            except (OSError, EOFError):  # TimeoutError is an OSError: silent for its share of the time, or not to be reached
+                now = loop.time()
+                self._servers.failed(server, now)
                 problems.setdefault(server, "no answer")
-            elif found.lookup is not Lookup.TROUBLE:
-                return found
+                continue
+            except ValueError as error:
+                found = Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
             else:
-                problems[server] = found.detail
-                tries = deque(other for other in tries if other != server)
+                self._servers.answered(server)
+            if found.lookup is not Lookup.TROUBLE:
+                trusted = not found.secure or self._trust_ad or _is_here(server)
+                return found if trusted else replace(found, secure=False)
+            now = loop.time()
+            problems[server] = found.detail
+            tries = [other for other in tries if other != server]
         return Finding(Lookup.TROUBLE, detail="; ".join(f"{what} ({host})" for (host, _), what in problems.items()))
-
-    async def _ask_one(self, server: Server, question: Question, share: float) -> Finding | None:
-        """None: the server was silent for its `share` of the time, or could not be reached."""
-        try:
-            found = await ask(server, question, share)
-        except (OSError, EOFError):  # TimeoutError is an OSError
-            self._servers.failed(server, _now())
-            return None
-        except ValueError as error:
-            return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
-        self._servers.answered(server)
-        trusted = not found.secure or self._trust_ad or _is_here(server)
-        return found if trusted else replace(found, secure=False)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _known(found: Finding) -> Awaitable[Finding]:
