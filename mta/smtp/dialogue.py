@@ -1,5 +1,5 @@
-"""Connection, greeting, EHLO and STARTTLS: aiosmtplib's client, with every octet shown to an inbox (RFC 5321 sections
-3.1, 4.1.1.1, 4.3.1; RFC 3207).
+"""Connection, greeting and STARTTLS: aiosmtplib's client, with every octet shown to an inbox (RFC 5321 sections 3.1,
+4.3.1; RFC 3207).
 
 Rules: aiosmtplib moves the octets, the inbox's strict parser says what they mean (the library takes 999 and +25 for
 codes, reads a reply of two codes as its last one and drops what came unasked). Octets in clear behind the 220 to STARTTLS
