@@ -1,4 +1,4 @@
-"""Name service behind the `Resolver` port, on dnspython: cached, shared, bounded in time (Table B; RFC 5321 section 5.1).
+"""Name service behind the `Resolver` port, cached, shared, bounded in time (Table B; RFC 5321 section 5.1).
 
 Rules:
 - Nothing that a name server does raises; it becomes a `Lookup`.
