@@ -20,6 +20,9 @@ from mta.smtp.inbox import Inbox, no_reply
 from mta.smtp.replies import Answer
 from mta.smtp.wire import reason_of_loss
 
+_NAMELESS = "-"
+"""What the library says EHLO with, which it is never asked to; without a name it would look for one."""
+
 
 class Dialogue(SMTPProtocol):
     """aiosmtplib's protocol, and the inbox beside it. It does not tell the client of the end: what is asked of it after
@@ -55,12 +58,12 @@ class Client(aiosmtplib.SMTP):
     cancellation that comes together with a reply (Python 3.11), `asyncio.timeout` does not."""
 
     def __init__(
-        self, address: str, port: int, hostname: str, timeouts: Timeouts, inbox: Inbox, *, source: str = "",
+        self, address: str, port: int, timeouts: Timeouts, inbox: Inbox, *, source: str = "",
         tls: tuple[ssl.SSLContext, str] | None = None,
     ) -> None:  # fmt: skip
         """`source` is where to connect from, "" wherever; `tls`, with the server's name in it, begins with the first
         octet."""
-        super().__init__(hostname=address, port=port, local_hostname=hostname, start_tls=False, use_tls=False)
+        super().__init__(hostname=address, port=port, local_hostname=_NAMELESS, start_tls=False, use_tls=False)
         self._address, self._port, self._timeouts = address, port, timeouts
         self._inbox = inbox
         self._local, self._tls = (source, 0) if source else None, tls
