@@ -49,9 +49,9 @@ class Doorbell:
 
 
 async def wait_for(event: asyncio.Event, timeout: float) -> None:
-    """Until `event` is set or `timeout` seconds have passed; does not clear it."""
+    """Until `event` is set, which it is after `timeout` seconds at the latest; does not clear it."""
+    alarm = asyncio.get_running_loop().call_later(max(timeout, 0), event.set)
     try:
-        async with asyncio.timeout(max(timeout, 0)):
-            await event.wait()
-    except TimeoutError:
-        pass
+        await event.wait()
+    finally:
+        alarm.cancel()

@@ -27,7 +27,7 @@ class Ledger:
     @property
     def due(self) -> bool:
         """Whether something is to be kept."""
-        return self._agenda.allowances.thirsty or self._ceilings.has_changed
+        return bool(self._agenda.allowances.thirsty or self._ceilings.changed)
 
     # ------------------------------------------------ reading
     async def recall(self, time: float) -> None:

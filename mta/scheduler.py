@@ -9,6 +9,7 @@ clock. What is learned of destinations, and what is left of their rates, is kept
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 
 from mta.doorbell import LOOK_INTERVAL, Lane, wait_for
 from mta.ledger import Ledger
@@ -67,6 +68,7 @@ class Scheduler:
         self._shares = shares or Shares(settings.destinations, settings.max_sessions_per_destination)
         self._spool, self._clock, self._chance, self._observer = spool, clock, chance, observer
         self._delivery = delivery
+        self._time = asyncio.get_running_loop().time
         self._agenda = Agenda(settings.caps, self._shares)
         self._ledger = Ledger(spool, clock, self._agenda, self._shares.ceilings)
         self._keeping = False
@@ -163,31 +165,39 @@ class Scheduler:
         return max(0.0, min(waits))
 
     # ------------------------------------------------ turns
-    def _start_turns(self) -> None:
-        while (turn := self._begin()) is not None:
+    def _start_turns(self, *, own: bool = False) -> Turn | None:
+        """All that may begin, each in a task; but the first is the caller's `own`, who has just ended one."""
+        now, first = self._time(), None
+        while not self._stopping and now >= self._paused_until and (turn := self._agenda.begin(now)) is not None:
+            if own and first is None:
+                first = turn
+                continue
             task = asyncio.create_task(self._turns(turn), name="deliver")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         if (change := self._agenda.next_change) is not None and change < self._asleep_until:
             self._asleep_until = change
             self._wake()
-        self._keep_books()
-
-    def _begin(self) -> Turn | None:
-        now = self._time()
-        return None if self._stopping or now < self._paused_until else self._agenda.begin(now)
+        if self._ledger.due:
+            self._keep_books()
+        return first
 
     async def _turns(self, turn: Turn | None) -> None:
-        """One, and behind it whichever is next: a task for each would cost more than a look at the agenda."""
+        """One, and behind it whichever is next: a task for each would cost more than a look at the agenda. What fails for a
+        reason that is not the destination's has no outcome."""
         while turn is not None:
             last, turn, outcome = turn, None, None
             try:
-                outcome = await self._deliver(last)
+                outcome = await self._delivery.deliver(last.destination, last.mail_class, partial(self._claimed, last))
+            except SpoolError as error:
+                self._pause(error)
+            except Exception as error:  # ours to mend; no other destination may suffer from it
+                self._observer(Trouble("error", f"a delivery to {last.destination} failed inside", repr(error)))
+                self._agenda.trouble(last.destination, self._time(), schedule.REST_LIMIT)
+                self._wake()
             finally:
                 self._end(last, outcome)
-                if outcome is not None and not (outcome.trouble or outcome.idle):
-                    turn = self._begin()
-                self._start_turns()
+                turn = self._start_turns(own=outcome is not None and not (outcome.trouble or outcome.idle))
         if outcome is None:
             return
         if outcome.trouble is not None and self._rests(last.destination):
@@ -195,32 +205,19 @@ class Scheduler:
         elif outcome.idle and self._agenda.quiet(last):
             await self._until_due(last)
 
-    async def _deliver(self, turn: Turn) -> DeliveryOutcome | None:
-        """What it came to; None where it failed for a reason that is not the destination's."""
-        destination, mail_class = turn.destination, turn.mail_class
-        try:
-            return await self._delivery.deliver(destination, mail_class, lambda following: self._claimed(turn, following))
-        except SpoolError as error:
-            self._pause(error)
-        except Exception as error:  # ours to mend; no other destination may suffer from it
-            self._observer(Trouble("error", f"a delivery to {destination} failed inside", repr(error)))
-            self._agenda.trouble(destination, self._time(), schedule.REST_LIMIT)
-            self._wake()
-        return None
-
     def _claimed(self, turn: Turn, following: float | None) -> None:
         """A claim was had: another session may find more now, or an instant is to be awaited."""
         if following is not None and following <= self._clock.now():
-            self._agenda.more(turn, self._time())
-            self._start_turns()
+            if self._agenda.more(turn, self._time()):
+                self._start_turns()
             return
         self._agenda.no_more(turn, self._time())
         if following is not None:
             self._await((turn.destination, turn.mail_class), following)
 
     def _end(self, turn: Turn, outcome: DeliveryOutcome | None) -> None:
-        """Counts it out."""
-        now = self._time()
+        """Counts it out, and the messages that a rate counts."""
+        now, contents = self._time(), 0 if outcome is None or outcome.idle else outcome.contents
         if outcome is not None and outcome.crowded is not None:
             self._shares.crowded(outcome.crowded)
         if outcome is None:
@@ -231,7 +228,7 @@ class Scheduler:
             self._agenda.no_more(turn, now)
         else:
             self._agenda.progress(turn.destination, now, outcome.hop)
-        self._agenda.end(turn, now, _contents(outcome))
+        self._agenda.end(turn, now, contents)
         self._agenda.forget(turn.destination)
 
     def _rest(self, destination: str, outcome: DeliveryOutcome, verdict: Verdict) -> None:
@@ -272,7 +269,7 @@ class Scheduler:
 
     # ------------------------------------------------ what is kept
     def _keep_books(self) -> None:
-        if self._keeping or self._stopping or not self._ledger.due or self._time() < self._paused_until:
+        if self._keeping or self._stopping or self._time() < self._paused_until:
             return
         self._keeping = True
         task = asyncio.create_task(self._keep(), name="keep limits")
@@ -309,12 +306,3 @@ class Scheduler:
 
     def _wake(self) -> None:
         self._spool.doorbell.deliveries.set()
-
-    @staticmethod
-    def _time() -> float:
-        return asyncio.get_running_loop().time()
-
-
-def _contents(outcome: DeliveryOutcome | None) -> int:
-    """How many messages were sent, as far as a rate is concerned."""
-    return 0 if outcome is None or outcome.idle else outcome.contents

@@ -25,7 +25,7 @@ LAYERS = {
     "model": ("", "idna msgspec"),  # a mailbox is known by its A-labels; the tables are data
     "ports": ("", ""),
     "ports.system": ("model", ""),
-    "ports.names": ("model", ""),
+    "ports.names": ("model", "msgspec"),
     "ports.sts": ("model", ""),
     "ports.smtp": ("model", "msgspec"),
     "ports.scheduling": ("model", "msgspec"),
@@ -43,10 +43,10 @@ LAYERS = {
     "alerts": ("http model ports.system", "asyncio os signal ssl"),
     # policy: which addresses a stranger may lead us to
     "sts": ("client_tls http model policy ports.names ports.sts", "asyncio ssl"),
-    "dns": ("model ports.names ports.system", "asyncio dns socket"),
+    "dns": ("model ports.names ports.system", "asyncio dns msgspec socket"),
     "smtp": ("client_tls model ports.smtp", "aiosmtplib asyncio cryptography msgspec os socket ssl"),
     "suppressions": (COMMON, ""),  # what the listener asks, deliveries teach and persons change
-    "listener": ("model ports.system policy spool.base suppressions unix_socket", "aiosmtpd asyncio socket ssl"),
+    "listener": ("model ports.system policy spool.base suppressions unix_socket", "aiosmtpd asyncio msgspec socket ssl"),
     "scheduler": ("ledger " + COMMON, "asyncio"),
     "ledger": (COMMON, ""),
     "delivery": (COMMON, "asyncio msgspec"),

@@ -2,8 +2,9 @@
 `policy.routing`, `policy.candidates` and, for the servers of a `[[route]]`, `policy.relays` decide."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from mta.model.outcome import Verdict
 from mta.model.tls import TlsLevel
@@ -13,6 +14,8 @@ from mta.policy.relays import Outcome, known_address, one_after_another, plan_re
 from mta.policy.routing import Route, RoutingRules, best_exchangers, plan_directly, plan_exchangers
 from mta.ports.names import Resolver
 from mta.ports.system import Randomness, Reachability
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -42,8 +45,8 @@ class Router:
         if isinstance(known, Verdict):
             return known
         route = self.route(destination)
-        ways = (self._by(destination, via) if via else self._directly(destination, known) for via in route.vias)
-        return one_after_another(route, await asyncio.gather(*ways), self._level(destination))
+        ways = [self._by(destination, via) if via else self._directly(destination, known) for via in route.vias]
+        return one_after_another(route, await _together(ways), self._level(destination))
 
     async def _by(self, destination: str, relay: Relay) -> Outcome:
         answer = known_address(relay) or await self.resolver.addresses(relay.host)
@@ -62,10 +65,16 @@ class Router:
             route = plan_exchangers(destination, answer, self.rules, self.chance)
         if isinstance(route, Verdict):
             return route
-        found = await asyncio.gather(*map(self.resolver.addresses, route.lookups))
-        answers = {**route.answers, **dict(zip(route.lookups, found, strict=True))}
+        lookups = route.lookups
+        found = await _together([self.resolver.addresses(host) for host in lookups])
+        answers = {**route.answers, **dict(zip(lookups, found, strict=True))}
         reach = self.reachability(address for answer in answers.values() for address in answer.addresses)
         candidates = plan_candidates(route, answers, self.rules, reach)
         if not isinstance(candidates, Verdict):
             self.routed(destination, best)
         return candidates
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
+    """What each comes to; a single one needs no task of its own."""
+    return [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)

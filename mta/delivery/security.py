@@ -39,12 +39,13 @@ class Security:
     async def plan(self, destination: str, candidate: Candidate, port: int, needs: Needs) -> Plan:
         """Tells of a host that is to be skipped; of others whoever opens the session."""
         level = self.rules.destinations.rule(destination).tls
-        asks = asks_tlsa(level, needs, secure=candidate.secure, dane=self.rules.dane)
-        (base, tlsa), sts = await asyncio.gather(
-            self._tlsa(candidate, port) if asks else _nothing(),
-            self._sts(destination) if asks_sts(level, needs, destination) else _no_policy(),
-        )
-        peer = Peer(destination, candidate.host, level, candidate.secure_name, candidate.secure, base, tlsa, sts)
+        base, tlsa = "", None
+        sts = self._sts(destination) if asks_sts(level, needs, destination) else _no_policy()
+        if asks_tlsa(level, needs, secure=candidate.secure, dane=self.rules.dane):
+            (base, tlsa), policy = await asyncio.gather(self._tlsa(candidate, port), sts)
+        else:
+            policy = await sts
+        peer = Peer(destination, candidate.host, level, candidate.secure_name, candidate.secure, base, tlsa, policy)
         found = plan(peer, needs)
         if found.refusal is not None and found.flaw is not None and needs.counted:
             self.tell(destination, candidate, found, found.flaw, found.refusal.reply.text)
@@ -78,10 +79,6 @@ class Security:
             result = planned.flaw or result
         fact = Encrypted(destination, planned.policies, result, candidate.host, candidate.address, detail)
         self.observer(fact)
-
-
-async def _nothing() -> tuple[str, TlsaAnswer | None]:
-    return "", None
 
 
 async def _no_policy() -> StsPolicy | None:

@@ -10,7 +10,9 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Iterable
+from functools import lru_cache
 
+from mta.model.address import IpAddress
 from mta.ports.system import Reach
 
 _NOT_THE_ROUTE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -41,10 +43,19 @@ def source_to(address: str) -> str | None:
 
 def _is_own(address: str, source: str) -> bool:
     """The kernel takes an own address as the source to itself, and a loopback one to everything on loopback."""
-    return _bare(source) == _bare(address) or _bare(source).is_loopback
+    ours = _ours(source)
+    if ":" not in address:
+        return ours.is_loopback or address == source
+    return ours.is_loopback or ours == _bare(address)
 
 
-def _bare(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+@lru_cache(maxsize=64)
+def _ours(source: str) -> IpAddress:
+    """The few addresses that we connect from."""
+    return _bare(source)
+
+
+def _bare(text: str) -> IpAddress:
     """An IPv4-mapped address as the IPv4 one it is."""
     address = ipaddress.ip_address(text)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None

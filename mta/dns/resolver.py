@@ -1,4 +1,4 @@
-"""Name service behind the `Resolver` port, on dnspython: cached, shared, bounded in time (Table B; RFC 5321 section 5.1).
+"""Name service behind the `Resolver` port, cached, shared, bounded in time (Table B; RFC 5321 section 5.1).
 
 Rules:
 - Nothing that a name server does raises; it becomes a `Lookup`.
@@ -14,29 +14,19 @@ Rules:
 
 import asyncio
 import ipaddress
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Awaitable, Sequence
 
 import dns.exception
-import dns.name
-import dns.rdatatype
-import dns.rdtypes.ANY.MX
-import dns.rdtypes.ANY.PTR
-import dns.rdtypes.ANY.TLSA
-import dns.rdtypes.ANY.TXT
-import dns.rdtypes.IN.A
-import dns.rdtypes.IN.AAAA
 import dns.reversename
+from msgspec.structs import replace
 
 from mta.dns.cache import TtlCache
-from mta.dns.exchange import Server, ask, make_question
+from mta.dns.data import AAAA, MX, PTR, TLSA, TXT, A
+from mta.dns.exchange import Server, ask
 from mta.dns.names import BadName, absolute_name
-from mta.dns.response import Finding, read
+from mta.dns.response import Finding, Question
 from mta.dns.servers import NameServers, system_servers
-from mta.model.tls import Tlsa
-from mta.ports.names import AddressAnswer, Lookup, MailExchanger, MxAnswer, TextAnswer, TlsaAnswer
+from mta.ports.names import AddressAnswer, Lookup, MxAnswer, TextAnswer, TlsaAnswer
 
 ROUNDS = 2
 """How often a silent server is asked: UDP loses packets."""
@@ -50,8 +40,6 @@ _FOUND_TTL = (5.0, 3600.0)
 _NEGATIVE_TTL = (1.0, 300.0)
 _TROUBLE_TTL = 1.0
 
-_Question = tuple[dns.name.Name, dns.rdatatype.RdataType]
-
 
 class DnsResolver:
     """`nameservers` are (address, port), empty for the system's; `timeout` is in seconds and for one question. With
@@ -63,112 +51,109 @@ class DnsResolver:
         given = tuple(nameservers)
         self._servers = NameServers((lambda: given) if given else system_servers)
         self._timeout = timeout
-        self._cache: TtlCache[_Question, Finding] = TtlCache(CACHE_CAPACITY, RECORDS_CACHED)
-        self._running: dict[_Question, asyncio.Task[Finding]] = {}
+        self._cache: TtlCache[Question, Finding] = TtlCache(CACHE_CAPACITY, RECORDS_CACHED)
+        self._running: dict[Question, asyncio.Task[Finding]] = {}
         self._slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def mail_exchangers(self, domain: str) -> MxAnswer:
-        found = await self._of(domain, dns.rdatatype.MX)
-        records = cast(Sequence[dns.rdtypes.ANY.MX.MX], found.records)
-        exchangers = (MailExchanger(record.preference, _host(record.exchange)) for record in records)
-        return MxAnswer(found.lookup, tuple(exchangers), found.detail, found.secure)
+        found = await self._find(domain, MX)
+        return MxAnswer(found.lookup, found.records, found.detail, found.secure)
 
     async def addresses(self, host: str) -> AddressAnswer:
-        four, six = await asyncio.gather(self._of(host, dns.rdatatype.A), self._of(host, dns.rdatatype.AAAA))
-        return _merged(four, six)
+        four, six = self._find(host, A), self._find(host, AAAA)
+        return _merged(await four, await six)
 
     async def tlsa(self, host: str, port: int) -> TlsaAnswer:
-        found = await self._of(f"_{port}._tcp.{host}", dns.rdatatype.TLSA)
-        records = cast(Sequence[dns.rdtypes.ANY.TLSA.TLSA], found.records)
-        known = (Tlsa(record.usage, record.selector, record.mtype, record.cert) for record in records)
-        return TlsaAnswer(found.lookup, tuple(known), found.detail, found.secure)
+        found = await self._find(f"_{port}._tcp.{host}", TLSA)
+        return TlsaAnswer(found.lookup, found.records, found.detail, found.secure)
 
     async def texts(self, name: str) -> TextAnswer:
-        found = await self._of(name, dns.rdatatype.TXT)
-        records = cast(Sequence[dns.rdtypes.ANY.TXT.TXT], found.records)
-        texts = (b"".join(record.strings).decode("utf-8", "backslashreplace") for record in records)
-        return TextAnswer(found.lookup, tuple(texts), found.detail, found.secure)
+        found = await self._find(name, TXT)
+        return TextAnswer(found.lookup, found.records, found.detail, found.secure)
 
     async def names(self, address: str) -> TextAnswer:
         try:
             asked = dns.reversename.from_address(address)
         except (dns.exception.SyntaxError, ValueError) as flaw:
             return TextAnswer(Lookup.MALFORMED, detail=str(flaw))
-        found = await self._find((asked, dns.rdatatype.PTR))
-        records = cast(Sequence[dns.rdtypes.ANY.PTR.PTR], found.records)
-        return TextAnswer(found.lookup, tuple(_host(record.target) for record in records), found.detail, found.secure)
-
-    async def _of(self, name: str, kind: dns.rdatatype.RdataType) -> Finding:
-        """What there is of a kind at a name as it is written."""
-        try:
-            return await self._find((absolute_name(name), kind))
-        except BadName as flaw:
-            return Finding(Lookup.MALFORMED, detail=str(flaw))
+        found = await self._find(asked.to_text(omit_final_dot=True), PTR)
+        return TextAnswer(found.lookup, found.records, found.detail, found.secure)
 
     # ------------------------------------------------ one answer for all who ask
-    async def _find(self, question: _Question) -> Finding:
-        cached = self._cache.get(question, _now())
+    def _find(self, name: str, kind: int) -> Awaitable[Finding]:
+        """What there is of a kind at a name as it is written; asked for from now on, whether that is awaited or not."""
+        try:
+            question = Question(absolute_name(name), kind)
+        except BadName as flaw:
+            return _known(Finding(Lookup.MALFORMED, detail=str(flaw)))
+        cached = self._cache.get(question, asyncio.get_running_loop().time())
         if cached is not None:
-            return cached
+            return _known(cached)
         task = self._running.get(question)
         if task is None:
-            task = asyncio.create_task(self._look_up(question))
-            self._running[question] = task
-            task.add_done_callback(lambda _: self._running.pop(question, None))
-        return await asyncio.shield(task)
+            task = self._running[question] = asyncio.create_task(self._look_up(question))
+        return asyncio.shield(task)
 
-    async def _look_up(self, question: _Question) -> Finding:
-        deadline = _now() + self._timeout
+    async def _look_up(self, question: Question) -> Finding:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._slots.acquire()
-        except TimeoutError:
-            return Finding(Lookup.TROUBLE, detail="too many questions at once")
-        try:
-            found = await self._ask_servers(question, deadline)
+            if not await self._has_slot(deadline):
+                return Finding(Lookup.TROUBLE, detail="too many questions at once")
+            try:
+                found = await self._ask_servers(question, loop, deadline)
+            finally:
+                self._slots.release()
         finally:
-            self._slots.release()
-        self._cache.put(question, found, _now() + _lifetime(found), len(found.records))
+            del self._running[question]
+        self._cache.put(question, found, loop.time() + _lifetime(found), len(found.records))
         return found
 
+    async def _has_slot(self, deadline: float) -> bool:
+        if not self._slots.locked():
+            return await self._slots.acquire()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._slots.acquire()
+        except TimeoutError:
+            return False
+
     # ------------------------------------------------ the servers in turn
-    async def _ask_servers(self, question: _Question, deadline: float) -> Finding:
+    async def _ask_servers(self, question: Question, loop: asyncio.AbstractEventLoop, deadline: float) -> Finding:
         """The first answer that says something about the name; else what went wrong with each server."""
-        tries = deque(self._servers.in_order(_now()) * ROUNDS)
+        now = loop.time()
+        tries = self._servers.in_order(now) * ROUNDS
         problems: dict[Server, str] = {}
         while tries:
-            server = tries.popleft()
-            share = (deadline - _now()) / (len(tries) + 1)
-            found = await self._ask_one(server, question, share)
-            if found is None:
+            server = tries.pop(0)
+            try:
+                found = await ask(server, question, now + (deadline - now) / (len(tries) + 1))
+            except (OSError, EOFError):  # TimeoutError is an OSError: silent for its share of the time, or not to be reached
+                now = loop.time()
+                self._servers.failed(server, now)
                 problems.setdefault(server, "no answer")
-            elif found.lookup is not Lookup.TROUBLE:
-                return found
+                continue
+            except ValueError as error:
+                found = Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
             else:
-                problems[server] = found.detail
-                tries = deque(other for other in tries if other != server)
+                self._servers.answered(server)
+            if found.lookup is not Lookup.TROUBLE:
+                trusted = not found.secure or self._trust_ad or _is_here(server)
+                return found if trusted else replace(found, secure=False)
+            now = loop.time()
+            problems[server] = found.detail
+            tries = [other for other in tries if other != server]
         return Finding(Lookup.TROUBLE, detail="; ".join(f"{what} ({host})" for (host, _), what in problems.items()))
 
-    async def _ask_one(self, server: Server, question: _Question, share: float) -> Finding | None:
-        """None: the server was silent for its `share` of the time, or could not be reached."""
-        try:
-            async with asyncio.timeout(share):
-                response = await ask(server, make_question(*question))
-        except (OSError, EOFError):  # TimeoutError is an OSError
-            self._servers.failed(server, _now())
-            return None
-        except (dns.exception.DNSException, ValueError) as error:
-            return Finding(Lookup.TROUBLE, detail=f"no usable answer: {error}")
-        self._servers.answered(server)
-        found = read(response)
-        return found if self._trusts(server) else replace(found, secure=False)
 
-    def _trusts(self, server: Server) -> bool:
-        return self._trust_ad or ipaddress.ip_address(server[0].partition("%")[0]).is_loopback
+def _known(found: Finding) -> Awaitable[Finding]:
+    known: asyncio.Future[Finding] = asyncio.get_running_loop().create_future()
+    known.set_result(found)
+    return known
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+def _is_here(server: Server) -> bool:
+    return ipaddress.ip_address(server[0].partition("%")[0]).is_loopback
 
 
 def _lifetime(found: Finding) -> float:
@@ -178,17 +163,12 @@ def _lifetime(found: Finding) -> float:
     return min(max(found.ttl or 0, least), most)
 
 
-def _host(exchange: dns.name.Name) -> str:
-    return "" if exchange == dns.name.root else exchange.to_text(omit_final_dot=True).lower()
-
-
 def _merged(four: Finding, six: Finding) -> AddressAnswer:
     """What there is counts; else a failure of either, since the other's emptiness is half an answer (RFC 3974)."""
-    addresses = [cast(dns.rdtypes.IN.A.A, record).address for record in four.records[:ADDRESSES_KEPT]]
-    addresses += [cast(dns.rdtypes.IN.AAAA.AAAA, record).address for record in six.records[:ADDRESSES_KEPT]]
+    addresses = (*four.records[:ADDRESSES_KEPT], *six.records[:ADDRESSES_KEPT])
     if addresses:
-        secure = all(found.secure for found in (four, six) if found.records)
-        return AddressAnswer(Lookup.FOUND, tuple(addresses), secure=secure, canonical=four.canonical or six.canonical)
+        secure = (four.secure or not four.records) and (six.secure or not six.records)
+        return AddressAnswer(Lookup.FOUND, addresses, secure=secure, canonical=four.canonical or six.canonical)
     for lookup in (Lookup.MALFORMED, Lookup.TROUBLE, Lookup.NODATA):
         found = next((found for found in (four, six) if found.lookup is lookup), None)
         if found is not None:

@@ -1,46 +1,55 @@
 """What a name server's response says, from its octets (RFC 1035, 2308, 6604, 6891).
 
 Rules: the work grows with the octets and no faster, whatever stands in them: what is neither of the type asked for nor an
-alias nor a SOA is passed over unread, and no record is compared with another (dnspython's own messages do, and take seconds
-for what fits into one packet of many labels). Nothing but NXDOMAIN and a clean NOERROR says anything about the name: all
-else is TROUBLE.
+alias nor a SOA is passed over unread, and no record is compared with another. dnspython's own messages do that, and take
+seconds for what fits into one packet of many labels; and for a common answer four times what all else of a question
+takes. Nothing but NXDOMAIN and a clean NOERROR says anything about the name: all else is TROUBLE.
 """
 
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, cast
+from collections.abc import Hashable, Sequence
+from struct import Struct as Layout
+from struct import error as StructError
+from typing import Any, NamedTuple
 
-import dns.exception
-import dns.flags
-import dns.message
-import dns.name
 import dns.rcode
-import dns.rdata
-import dns.rdataclass
-import dns.rdatatype
-import dns.rdtypes.ANY.CNAME
-import dns.rdtypes.ANY.SOA
-import dns.wire
+from msgspec import Struct
 
+from mta.dns.data import CNAME, IN, OPT, READERS, SOA, Malformed, read_name
+from mta.dns.names import Name, in_text
 from mta.ports.names import Lookup
 
 CHAIN_LIMIT = 8
 """Aliases that are followed within one answer; more, or a loop, is TROUBLE (RFC 1034 section 3.6.2)."""
-_HEAD = 12
-_IN, _CNAME, _SOA, _OPT = (
-    dns.rdataclass.IN, dns.rdatatype.CNAME, dns.rdatatype.SOA, dns.rdatatype.OPT,
-)  # fmt: skip
+HEAD = Layout("!6H")
+"""Id, flags, and the numbers of questions, answers, authorities and additional records (section 4.1.1)."""
+_FIXED = Layout("!HHIH")
+"""A record's type, class, TTL and length of data, behind its name (section 4.1.3)."""
+_TAIL = Layout("!HH")
+"""A question's type and class."""
+_QR, _OPCODE, _AA, _TC, _RA, _AD, _RCODE = 0x8000, 0x7800, 0x0400, 0x0200, 0x0080, 0x0020, 0x000F
+"""In a message's flags (section 4.1.1; RFC 4035 section 3.2.3)."""
+_NOERROR, _NXDOMAIN = 0, 3
+_WITHOUT_QUESTION = frozenset(map(int, (dns.rcode.FORMERR, dns.rcode.SERVFAIL, dns.rcode.NOTIMP, dns.rcode.REFUSED)))
+"""Where a server need not even repeat what it was asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a question came to. `records` are of the type asked for, at the end of the aliases; `ttl` in seconds, None
-    where the server gave none (a negative answer without SOA). `secure`: the server says that it validated the answer;
-    `canonical` is where the aliases end, "" without any."""
+class Question(NamedTuple):
+    name: Name
+    kind: int
+
+    @property
+    def tail(self) -> bytes:
+        """What stands behind the name in a message (section 4.1.2)."""
+        return _TAIL.pack(self.kind, IN)
+
+
+class Finding(Struct, frozen=True):
+    """What a question came to. `records` are the data of the type asked for, at the end of the aliases, each once; `ttl` in
+    seconds, None where the server gave none (a negative answer without SOA). `secure`: the server says that it validated
+    the answer; `canonical` is where the aliases end, "" without any."""
 
     lookup: Lookup
-    records: Sequence[dns.rdata.Rdata] = ()
+    records: tuple[Any, ...] = ()
     ttl: int | None = None
     detail: str = ""
     secure: bool = False
@@ -48,109 +57,126 @@ class Finding:
 
 
 class Record(NamedTuple):
-    """One of class IN. `data` None: it was not read; `octets` are those of the data, by which two texts are the same."""
+    """`data` None: it was not read. A `kind` of another class than IN is 0."""
 
-    owner: dns.name.Name
+    owner: Name
     kind: int
     ttl: int
-    octets: bytes
-    data: dns.rdata.Rdata | None
+    data: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """`head` is a message of header and question alone; `rcode` is the whole one (RFC 6891 section 6.1.3)."""
-
-    head: dns.message.Message
-    rcode: int
-    answer: Sequence[Record]
-    authority: Sequence[Record]
+def is_cut(wire: bytes) -> bool:
+    return bool(int.from_bytes(wire[2:4]) & _TC)
 
 
-def read_head(wire: bytes) -> dns.message.Message:
-    """Header and question. Raises DNSException and ValueError for what is no message."""
-    return dns.message.from_wire(wire, question_only=True)
+def is_response(wire: bytes, number: int, question: Question) -> bool:
+    """Whether it may answer `question`, asked with the id `number`: nobody else's words are listened to."""
+    if len(wire) < HEAD.size:
+        return False
+    its_number, flags, questions, *_ = HEAD.unpack_from(wire)
+    if its_number != number or not flags & _QR or flags & _OPCODE:
+        return False
+    if not questions:
+        return flags & _RCODE in _WITHOUT_QUESTION
+    end = HEAD.size + len(question.name)
+    repeated = wire[HEAD.size : end].lower() == question.name and wire[end : end + _TAIL.size] == question.tail
+    return questions == 1 and repeated
 
 
-def parse(wire: bytes) -> Response:
-    """Raises DNSException and ValueError for what is no message."""
-    head = read_head(wire)
-    kinds = {int(it.rdtype) for it in head.question} | {int(_CNAME), int(_SOA)}
-    questions, *counts = struct.unpack_from("!4H", wire, 4)
-    parser = dns.wire.Parser(wire, _HEAD)
-    for _ in range(questions):
-        _name(parser)
-        parser.get_struct("!HH")
-    answer, authority, additional = ([_record(parser, kinds) for _ in range(count)] for count in counts)
-    extended = next((it.ttl >> 24 for it in additional if it.kind == _OPT), 0)
-    return Response(head, int(head.rcode()) | extended << 4, answer, authority)
+def read(wire: bytes, question: Question) -> Finding:
+    """What a message that `is_response` says. Raises ValueError for what is none after all."""
+    try:
+        return _read(wire, question)
+    except (IndexError, StructError):
+        raise Malformed("it is cut off") from None
 
 
-def _name(parser: dns.wire.Parser) -> dns.name.Name:
-    name, length = dns.name.from_wire(parser.wire, parser.current)
-    parser.seek(parser.current + length)
-    return name
+def _read(wire: bytes, question: Question) -> Finding:
+    _, flags, questions, *counts = HEAD.unpack_from(wire)
+    at = HEAD.size + questions * (len(question.name) + _TAIL.size)
+    sections: list[list[Record]] = []
+    for count in counts:
+        section: list[Record] = []
+        for _ in range(count):
+            record, at = _record(wire, at, question.kind)
+            section.append(record)
+        sections.append(section)
+    answer, authority, additional = sections
+    rcode = flags & _RCODE
+    for it in additional:
+        if it.kind == OPT:
+            rcode |= it.ttl >> 24 << 4  # RFC 6891 section 6.1.3
+            break
+    return _meaning(question, flags, rcode, answer, authority)
 
 
-def _record(parser: dns.wire.Parser, kinds: set[int]) -> Record:
-    owner = _name(parser)
-    kind, its_class, ttl, length = parser.get_struct("!HHIH")
-    octets = parser.wire[parser.current : parser.current + length]
-    if kind not in kinds or its_class != _IN:
-        parser.get_bytes(length)
-        return Record(owner, kind if its_class == _IN or kind == _OPT else 0, ttl, octets, None)
-    with parser.restrict_to(length):
-        data = dns.rdata.from_wire_parser(_IN, dns.rdatatype.RdataType.make(kind), parser)
-    return Record(owner, kind, ttl, octets, data)
+def _record(wire: bytes, at: int, asked: int) -> tuple[Record, int]:
+    """The record at a place, and where it ends."""
+    owner, at = read_name(wire, at)
+    kind, its_class, ttl, length = _FIXED.unpack_from(wire, at)
+    at += _FIXED.size
+    end = at + length
+    if end > len(wire):
+        raise Malformed("a record's data is cut off")
+    data: Hashable = None
+    if its_class != IN:
+        kind = kind if kind == OPT else 0
+    elif kind in (asked, CNAME, SOA):
+        data = READERS[kind](wire, at, end)
+    return Record(owner, kind, ttl, data), end
 
 
 # ---------------------------------------------------------------- what it means
-def read(response: Response) -> Finding:
-    """What the response says."""
-    head, rcode = response.head, response.rcode
-    if rcode not in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+def _meaning(
+    question: Question, flags: int, rcode: int, answer: Sequence[Record], authority: Sequence[Record]
+) -> Finding:
+    if rcode not in (_NOERROR, _NXDOMAIN):
         return Finding(Lookup.TROUBLE, detail=dns.rcode.to_text(dns.rcode.Rcode.make(rcode)))
-    if not isinstance(head, dns.message.QueryMessage) or len(head.question) != 1:
-        return Finding(Lookup.TROUBLE, detail="no response to a query")
-    if head.flags & dns.flags.TC:
+    if flags & _TC:
         return Finding(Lookup.TROUBLE, detail="a cut answer over TCP")
-    (question,) = head.question
-    owner, ttl, aliases = _followed(question.name, int(question.rdtype), response.answer)
+    owner, ttl, aliases = _followed(question, answer)
     if aliases > CHAIN_LIMIT:
         return Finding(Lookup.TROUBLE, detail=f"more than {CHAIN_LIMIT} aliases")
-    found = [it for it in response.answer if it.kind == question.rdtype and it.owner == owner]
-    secure = bool(head.flags & dns.flags.AD)
-    if found and rcode == dns.rcode.NXDOMAIN:
+    found = [it for it in answer if it.kind == question.kind and it.owner == owner]
+    secure = bool(flags & _AD)
+    if found and rcode == _NXDOMAIN:
         return Finding(Lookup.TROUBLE, detail="records of a name that is said not to exist")
     if found:
-        records = {it.octets: it.data for it in found if it.data is not None}
-        canonical = owner.to_text(omit_final_dot=True).lower() if aliases else ""
-        least = min(ttl, *(it.ttl for it in found))
-        return Finding(Lookup.FOUND, tuple(records.values()), least, secure=secure, canonical=canonical)
-    negative = _negative_ttl(response.authority, owner, ttl)
-    if rcode == dns.rcode.NXDOMAIN:
+        records = tuple(dict.fromkeys([it.data for it in found]))
+        least = min(ttl, *[it.ttl for it in found])
+        return Finding(Lookup.FOUND, records, least, secure=secure, canonical=in_text(owner) if aliases else "")
+    negative = _negative_ttl(authority, owner, ttl)
+    if rcode == _NXDOMAIN:
         return Finding(Lookup.NXDOMAIN, ttl=negative, secure=secure)
-    if not head.flags & (dns.flags.AA | dns.flags.RA):
+    if not flags & (_AA | _RA):
         # A referral from a server that neither knows nor looks further: no word on whether there are records.
         return Finding(Lookup.TROUBLE, detail="the server neither knows the name nor asks others")
     return Finding(Lookup.NODATA, ttl=negative, secure=secure)
 
 
-def _followed(owner: dns.name.Name, kind: int, answer: Sequence[Record]) -> tuple[dns.name.Name, int, int]:
+def _followed(question: Question, answer: Sequence[Record]) -> tuple[Name, int, int]:
     """Where the aliases end, the least of their TTLs, and how many there are, as far as they are followed."""
-    targets = {it.owner: it for it in reversed(answer) if it.kind == _CNAME}
+    owner, kind = question
+    targets = {it.owner: it for it in reversed(answer) if it.kind == CNAME}
     ttl, aliases = 2**31 - 1, 0
-    while (alias := targets.get(owner)) is not None and aliases <= CHAIN_LIMIT and kind != _CNAME:
+    while (alias := targets.get(owner)) is not None and aliases <= CHAIN_LIMIT and kind != CNAME:
         if any(it.kind == kind and it.owner == owner for it in answer):
             break
-        owner = cast(dns.rdtypes.ANY.CNAME.CNAME, alias.data).target
-        ttl, aliases = min(ttl, alias.ttl), aliases + 1
+        assert isinstance(alias.data, bytes)  # noqa: S101 - what an alias's data are
+        owner, ttl, aliases = alias.data, min(ttl, alias.ttl), aliases + 1
     return owner, ttl, aliases
 
 
-def _negative_ttl(authority: Sequence[Record], owner: dns.name.Name, ttl: int) -> int | None:
+def _negative_ttl(authority: Sequence[Record], owner: Name, ttl: int) -> int | None:
     """RFC 2308 section 5: the SOA's, without one not to be cached."""
     for it in authority:
-        if it.kind == _SOA and owner.is_subdomain(it.owner):
-            return min(ttl, it.ttl, cast(dns.rdtypes.ANY.SOA.SOA, it.data).minimum)
+        if it.kind == SOA and _is_within(owner, it.owner):
+            assert isinstance(it.data, int)  # noqa: S101 - what is read of a SOA
+            return min(ttl, it.ttl, it.data)
     return None
+
+
+def _is_within(name: Name, zone: Name) -> bool:
+    while name != zone and name != b"\0":
+        name = name[1 + name[0] :]
+    return name == zone

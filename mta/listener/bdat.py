@@ -6,10 +6,11 @@ final dot leads.
 """
 
 from mta.listener.chunking import Chunk, Chunks
-from mta.listener.intake import Client, Intake
+from mta.listener.intake import Intake
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.reply import Reply
+from mta.policy.trace import Client
 
 
 def begin_chunk(chunk: Chunk, transaction: Transaction, intake: Intake, settings: ListenerSettings) -> Reply | None:

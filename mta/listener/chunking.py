@@ -4,7 +4,8 @@ Rules: BINARYMIME is not offered, so the content is held to what DATA is held to
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mta.listener.content import ChunkDecoder
 from mta.listener.settings import ListenerSettings
@@ -17,8 +18,7 @@ _ARGUMENT = re.compile(r"([0-9]{1,20})(?:[ \t]+(LAST))?\Z", re.IGNORECASE)
 BAD_CHUNK = Reply(501, "5.5.4", "Syntax: BDAT size [LAST]")
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(Struct, frozen=True):
     """`size` octets, the last ones if `is_last`. `refusal` says why they are only thrown away."""
 
     size: int

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from aiosmtpd.smtp import SMTP
 
-from mta.listener.inbox import Inbox
+from mta.listener.inbox import LIMIT, Inbox
 
 LINGER = 10.0
 """Seconds that a client has to take our last reply before the connection is cut."""
@@ -48,7 +48,7 @@ class Connection(SMTP, ABC):
 
     @abstractmethod
     def _take(self) -> bool:
-        """Deals with the next complete piece of what has come; whether there was one."""
+        """Deals with the next complete piece of what has come; whether there may be another."""
 
     @abstractmethod
     def _trouble(self, error: Exception) -> object:
@@ -64,7 +64,7 @@ class Connection(SMTP, ABC):
 
     def data_received(self, data: bytes) -> None:
         if not self._ends:
-            self._inbox.feed(data)
+            self._inbox.octets += data
             self._go_on()
 
     def eof_received(self) -> bool:
@@ -98,13 +98,14 @@ class Connection(SMTP, ABC):
         try:
             while not self._is_held and self._take():
                 pass
-            if self.task is None:
+            if self._replies and self.task is None:
                 self._flush()
         except Exception as error:
             self._fail(error)
         finally:
             self._is_taking = False
-        self._pace()
+        if (len(self._inbox.octets) > LIMIT) is self._reads:
+            self._pace()
         if self._has_eof and not self._is_held:
             self._hang_up()
 
@@ -119,8 +120,6 @@ class Connection(SMTP, ABC):
 
     def _pace(self) -> None:
         """Reads while there is room."""
-        if self._inbox.is_full is not self._reads:
-            return
         self._reads = not self._reads
         if self._reads:
             self._transport.resume_reading()
@@ -140,27 +139,26 @@ class Connection(SMTP, ABC):
             raise
         finally:
             self.task = None
-            self._finish_once()
+            if self._ends:
+                self._finish_once()
         self._go_on()
 
     # ------------------------------------------------ what is said
     def _flush(self) -> None:
         """At the end of the loop's turn."""
-        if self._replies and not self._will_write:
+        if not self._will_write:
             self._will_write = True
-            self.loop.call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._will_write = False
-        was_silent = len(self._replies) > REPLIES_LIMIT
-        self._write()
-        if was_silent:
-            self._go_on()
+            self.loop.call_soon(self._write)
 
     def _write(self) -> None:
-        if self._replies and not self._ends:
-            self._transport.write(bytes(self._replies))
-            self._replies.clear()
+        self._will_write = False
+        if not self._replies or self._ends:
+            return
+        said = bytes(self._replies)
+        self._replies.clear()
+        self._transport.write(said)
+        if len(said) > REPLIES_LIMIT:  # nothing was heard meanwhile
+            self._rest()
 
     # ------------------------------------------------ the end
     def _fail(self, error: Exception) -> None:
@@ -181,6 +179,6 @@ class Connection(SMTP, ABC):
         self._finish_once()
 
     def _finish_once(self) -> None:
-        if self._ends and self.task is None and not self.over.done():
+        if self.task is None and not self.over.done():
             self.over.set_result(None)
             self._finish()

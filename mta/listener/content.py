@@ -32,7 +32,7 @@ class ContentDecoder:
     def __init__(
         self, buffer: ContentBuffer, limit: int, bare_newlines: BareNewlines, long_lines: LongLines = "refuse"
     ) -> None:
-        self._buffer = buffer
+        self.buffer = buffer
         self._limit = limit
         self._rejects_bare = bare_newlines == "reject"
         self._takes_long = long_lines == "encode"
@@ -84,11 +84,9 @@ class ContentDecoder:
     def _take(self, raw: bytes) -> None:
         """`raw` begins with a line end and has whole lines, but where a line is too long."""
         if self.fault is None:
-            text = self._decoded(raw)
-            self._check(text)
-            self._store(text[self._virtual :])
-        else:
-            self._count(len(raw))
+            raw = self._decoded(raw)
+            self._check(raw)
+        self._store(raw[self._virtual :])
         self._virtual = 0
 
     def _decoded(self, raw: bytes) -> bytes:
@@ -113,18 +111,15 @@ class ContentDecoder:
             self.eight_bit = True
 
     def _store(self, text: bytes) -> None:
-        self._count(len(text))
+        self._size += len(text)
+        if self._size > self._limit:
+            self.fault = TOO_LARGE
         if self.fault is not None or self.error is not None:
             return
         try:
-            self._buffer.write(text)
+            self.buffer.write(text)
         except Exception as error:
             self.error = error
-
-    def _count(self, octets: int) -> None:
-        self._size += octets
-        if self._size > self._limit:
-            self.fault = TOO_LARGE
 
 
 class ChunkDecoder(ContentDecoder):

@@ -8,24 +8,25 @@ BDAT, whose octets are then missing; the extensions listed are those that work. 
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
+
+from msgspec import Struct, structs
 
 from mta.listener import auth
 from mta.listener.chunking import BAD_CHUNK, Chunk, announced, announces_chunk
 from mta.listener.gate import Permit
+from mta.listener.inbox import TooLong
 from mta.listener.junk import JUNK_LIMIT, weight
 from mta.listener.replies import lines, wire
-from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
 from mta.model.address import parse_address
 from mta.model.reply import Reply
 from mta.model.text import safe_text
-from mta.policy.acceptance import ForwardPath, forward_path, mail
-from mta.policy.clients import AUTH_REQUIRED, welcome
+from mta.policy.acceptance import ForwardPath, Mail, forward_path, mail
+from mta.policy.clients import AUTH_REQUIRED, SENDER_OK, welcome
 from mta.policy.commands import is_utf8_request, shown
 from mta.policy.requests import announced_hold
+from mta.policy.trace import Client
 
 _NAME_SHOWN = 64
 """Characters of a name that failed."""
@@ -62,7 +63,7 @@ class Next(Enum):
     TLS = "220 and the handshake"
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """`refused` is the reply, and what it refuses, where somebody will ask why mail is missing; `chunk` is what follows a
     BDAT."""
 
@@ -72,91 +73,91 @@ class Answer(NamedTuple):
     chunk: Chunk | None = None
 
 
-class Wanted(NamedTuple):
+class Wanted(Struct, frozen=True):
     """A recipient that has to be looked up, and what RCPT said of it."""
 
     path: ForwardPath
     argument: str
 
 
+_SENDER_TAKEN = Answer(wire(SENDER_OK))
+_RECIPIENT_TAKEN = Answer(wire(Reply(250, "2.1.5", "Ok")))
+_CONTENT = Answer(b"", Next.CONTENT)
+
+
 class Conversation:
-    """One client's. `hello` is what it called itself, "" before EHLO or HELO. `is_barred`: greeted with 554, it may only
-    leave (RFC 5321 section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many
-    octets. `secure`: inside TLS; `user` is who authenticated, "" nobody. `offers_tls`: STARTTLS may make it secure (RFC
-    3207). `credentials` are what was said to AUTH, until `judged`; `wanted` is whom RCPT named, until `looked_up`, where
-    `looks_up` says that there is need."""
+    """One client's, of whom `client` says what is known by now. `is_barred`: greeted with 554, it may only leave (RFC 5321
+    section 3.1). `now` is the wall clock, seconds since the epoch; `room` says why there is none for so many octets.
+    `offers_tls`: STARTTLS may make it secure (RFC 3207). `settings` are those for this client; with an `exchange` the next
+    line is no command, but answers AUTH. `credentials` are what was said to AUTH, until `judged`; `wanted`
+    is whom RCPT named, until `looked_up`, where `looks_up` says that there is need."""
 
     def __init__(
         self,
+        client: Client,
         permit: Permit,
         now: Callable[[], float],
         *,
         is_barred: bool,
-        secure: bool = False,
         offers_tls: bool = False,
         room: Callable[[int], Reply | None] = lambda _octets: None,
         looks_up: Callable[[], bool] = lambda: False,
     ) -> None:
+        self.client = client
         self._permit = permit
-        self._settings = permit.settings
+        self.settings = permit.settings
         self._now = now
         self._room = room
         self._looks_up = looks_up
         self.wanted: Wanted | None = None
         self._is_barred = is_barred
         self._junk = 0
-        self.secure, self.user = secure, ""
-        self._offers_tls = offers_tls and not secure
-        self._exchange: auth.Exchange | None = None
+        self._offers_tls = offers_tls and not client.secure
+        self.exchange: auth.Exchange | None = None
         self.credentials: auth.Credentials | None = None
         self.failures = 0
-        self.hello = ""
-        self.extended = False
         self.transaction = Transaction()
-
-    @property
-    def settings(self) -> ListenerSettings:
-        """Those for this client."""
-        return self._settings
 
     @property
     def may_submit(self) -> bool:
         """Whether it is trusted where it is, or has authenticated."""
-        return self._permit.trusted or bool(self.user)
+        return self._permit.trusted or bool(self.client.user)
 
-    @property
-    def answers_auth(self) -> bool:
-        """Whether the next line is no command."""
-        return self._exchange is not None
-
-    def hear(self, line: bytes | None, cut: bytes = b"") -> Answer:
-        """The answer to a command line without its CRLF; None is one that was too long, and began with `cut`."""
-        if self._exchange is not None:
-            return self._step(self._exchange.hear(line))
-        begin = cut if line is None else line
-        if announces_chunk(begin):  # whatever is wrong with it, its octets are no commands
-            return self._bdat(line)
-        if line is None:
-            return self._count_junk(auth.TOO_LONG if cut.upper() == b"AUTH " else _TOO_LONG, begin)
+    def hear(self, line: bytes) -> Answer:
+        """The answer to a command line without its CRLF."""
+        if self.exchange is not None:
+            return self._step(self.exchange.hear(line))
         verb, _, rest = line.decode("latin-1").rstrip(" \t").partition(" ")
         command = _COMMANDS.get(verb.upper())
         if command is None or "\0" in rest:
-            return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED, begin)
+            return self._hear_other(line)
         argument = rest.strip(" \t")
         if self._is_barred and command is not Conversation._quit:
             return self._count_junk(_NO_SERVICE)
-        if self._is_too_early and command not in _IN_CLEAR:
+        if self._offers_tls and command not in _IN_CLEAR and self._is_too_early():
             return Answer(wire(_TLS_FIRST), refused=(_TLS_FIRST, verb.upper()))
         if "\n" in argument:
             return Answer(wire(_BARE_LF), refused=(_BARE_LF, verb.upper()))
-        if not _PRINTABLE.match(argument) and command not in _HEAR_ALL:
+        if command not in _HEAR_ALL and not _PRINTABLE.match(argument):
             return Answer(wire(_NOT_ASCII))
         return command(self, argument)
 
-    @property
+    def _hear_other(self, line: bytes) -> Answer:
+        """What is none of `_COMMANDS`."""
+        if announces_chunk(line):  # whatever is wrong with it, its octets are no commands
+            return self._bdat(line)
+        return self._count_junk(_LINE_ENDS if b"\n" in line else _UNRECOGNIZED, line)
+
+    def hear_too_long(self, line: TooLong) -> Answer:
+        if self.exchange is not None:
+            return self._step(self.exchange.hear(None))
+        if announces_chunk(line.begin):
+            return self._bdat(None)
+        return self._count_junk(auth.TOO_LONG if line.begin.upper() == b"AUTH " else _TOO_LONG, line.begin)
+
     def _is_too_early(self) -> bool:
         """TLS has to begin first."""
-        return self._offers_tls and self._settings.tls_required
+        return self._offers_tls and self.settings.tls_required
 
     def reset(self) -> None:
         self.transaction.discard()
@@ -166,19 +167,19 @@ class Conversation:
         self._junk += weight(line)
         if self._junk < JUNK_LIMIT:
             return Answer(wire(reply))
-        return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too many unrecognized commands")), Next.CLOSE)
+        return Answer(wire(Reply(421, "4.7.0", f"{self.settings.hostname} Too many unrecognized commands")), Next.CLOSE)
 
     # ------------------------------------------------ session
     def _ehlo(self, argument: str) -> Answer:
-        settings = self._settings
+        settings = self.settings
         hold = announced_hold(self._now(), settings.max_hold)
         extensions = ["PIPELINING", f"SIZE {settings.max_message_size}", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"]
         extensions += ["CHUNKING", "DSN", "DELIVERBY", f"FUTURERELEASE {hold}", "MT-PRIORITY", "HELP"]
         if self._offers_tls:
             extensions.append("STARTTLS")
-        if self.secure:
+        if self.client.secure:
             extensions.append("REQUIRETLS")
-        if self._offers_auth and not self.user:
+        if self._offers_auth and not self.client.user:
             extensions.append(f"AUTH {' '.join(auth.MECHANISMS)}")
         return self._greet(argument, extensions)
 
@@ -188,9 +189,9 @@ class Conversation:
     def _greet(self, argument: str, extensions: list[str]) -> Answer:
         if not argument:
             return Answer(wire(Reply(501, "5.5.4", "The name of the client is missing")))
-        self.hello, self.extended = argument, bool(extensions)
+        self.client = structs.replace(self.client, hello=argument, extended=bool(extensions))
         self.reset()
-        return Answer(lines(_HELLO, [self._settings.hostname, *extensions]))
+        return Answer(lines(_HELLO, [self.settings.hostname, *extensions]))
 
     def _noop(self, _argument: str) -> Answer:
         return Answer(wire(_OK))
@@ -212,7 +213,7 @@ class Conversation:
     def _starttls(self, argument: str) -> Answer:
         if argument:
             return Answer(wire(_NO_ARGUMENT))
-        if self.secure:
+        if self.client.secure:
             return Answer(wire(Reply(503, "5.5.1", "TLS is on already")))
         if not self._offers_tls:
             return Answer(wire(_NOT_IMPLEMENTED))
@@ -222,41 +223,41 @@ class Conversation:
 
     def began_tls(self) -> None:
         """The handshake is done: what was said in clear was never said (RFC 3207 section 4.2)."""
-        self.secure, self._offers_tls = True, False
-        self.hello, self.extended, self.user = "", False, ""
+        self.client = structs.replace(self.client, secure=True, hello="", extended=False, user="")
+        self._offers_tls = False
         self.reset()
 
     # ------------------------------------------------ who it is
     @property
     def _offers_auth(self) -> bool:
-        return self.secure and bool(self._settings.users)
+        return self.client.secure and bool(self.settings.users)
 
     def _auth(self, argument: str) -> Answer:
-        if not self._settings.users:
+        if not self.settings.users:
             return self._count_junk(_UNRECOGNIZED)
         if refusal := self._auth_refusal(argument):
             return Answer(wire(refusal))
         begun = auth.begin(argument)
         if isinstance(begun, Reply):
             return Answer(wire(begun))
-        self._exchange, step = begun
+        self.exchange, step = begun
         return self._step(step)
 
     def _auth_refusal(self, argument: str) -> Reply | None:
-        if not self.extended:
+        if not self.client.extended:
             return Reply(503, "5.5.1", "Send EHLO first")
-        if self.user:
+        if self.client.user:
             return Reply(503, "5.5.1", "Already authenticated")
         if self.transaction.reverse_path is not None:
             return Reply(503, "5.5.1", "Not within a transaction")
-        return auth.ENCRYPTION_REQUIRED if not self.secure and auth.names_password_mechanism(argument) else None
+        return auth.ENCRYPTION_REQUIRED if not self.client.secure and auth.names_password_mechanism(argument) else None
 
     def _step(self, step: auth.Step) -> Answer:
         if isinstance(step, auth.Credentials):
-            self._exchange, self.credentials = None, step
+            self.exchange, self.credentials = None, step
             return Answer(b"", Next.VERIFY)
         if step.code != 334:
-            self._exchange = None
+            self.exchange = None
         return Answer(wire(step))
 
     def judged(self, verdict: Reply) -> Answer:
@@ -264,39 +265,43 @@ class Conversation:
         name = safe_text(self.credentials.user if self.credentials else "", _NAME_SHOWN)
         self.credentials = None
         if verdict is auth.AUTHENTICATED:
-            self.user = name
+            self.client = structs.replace(self.client, user=name)
             self._permit.become(name)
-            self._settings = self._permit.settings
+            self.settings = self._permit.settings
             return Answer(wire(verdict))
         self.failures += verdict.code in (421, 535)
         if self.failures >= auth.FAILURES_LIMIT:
-            verdict = Reply(421, "4.7.0", f"{self._settings.hostname} Too many failed authentications")
+            verdict = Reply(421, "4.7.0", f"{self.settings.hostname} Too many failed authentications")
         then = Next.CLOSE if verdict.code == 421 else Next.LISTEN
         return Answer(wire(verdict), then, refused=(verdict, f"AUTH as {name}"))
 
     # ------------------------------------------------ transaction
     def _mail(self, argument: str) -> Answer:
-        if not self.hello:
+        if not self.client.hello:
             return Answer(wire(Reply(503, "5.5.1", "Send EHLO first")))
         if self.transaction.reverse_path is not None:
             return Answer(wire(Reply(503, "5.5.1", "Sender already given")))
         if not self._permit.renew():
-            changed = Reply(421, "4.7.0", f"{self._settings.hostname} What you may do here has changed, connect again")
+            changed = Reply(421, "4.7.0", f"{self.settings.hostname} What you may do here has changed, connect again")
             return Answer(wire(changed), Next.CLOSE, refused=(changed, f"MAIL {shown(argument)}"))
-        self._settings = self._permit.settings
+        self.settings = self._permit.settings
         if not self.may_submit:
             return Answer(wire(AUTH_REQUIRED), refused=(AUTH_REQUIRED, f"MAIL {shown(argument)}"))
         now = self._now()
-        heard = mail(argument, self._settings, extended=self.extended, now=now, offers_auth=self._offers_auth)
-        if not isinstance(heard, Reply) and heard.requests.require_tls and not self.secure:
-            heard = _REQUIRETLS_IN_CLEAR
+        heard = mail(argument, self.settings, extended=self.client.extended, now=now, offers_auth=self._offers_auth)
         if not isinstance(heard, Reply):
-            heard = self._room(heard.size) or self._permit.mail_refusal(heard.reverse_path, now) or heard
+            heard = self._mail_refusal(heard) or heard
         if isinstance(heard, Reply):
             return Answer(wire(heard), refused=(heard, f"MAIL {shown(argument)}"))
-        highest = self._permit.highest
+        highest, priority = self._permit.highest, heard.requests.priority
         self.transaction = Transaction(heard.reverse_path, heard.requests, now, dsn=heard.dsn, highest=highest)
-        return Answer(wire(welcome(heard.requests.priority, highest)))
+        return _SENDER_TAKEN if priority is None else Answer(wire(welcome(priority, highest)))
+
+    def _mail_refusal(self, heard: Mail) -> Reply | None:
+        """Of what is said well."""
+        if heard.requests.require_tls and not self.client.secure:
+            return _REQUIRETLS_IN_CLEAR
+        return self._room(heard.size) or self._permit.mail_refusal(heard.reverse_path)
 
     def _rcpt(self, argument: str) -> Answer:
         if self.transaction.reverse_path is None:
@@ -304,9 +309,9 @@ class Conversation:
         if self.transaction.chunks is not None or self.transaction.is_broken:
             return Answer(wire(Reply(503, "5.5.1", "RCPT comes before BDAT")))
         utf8 = self.transaction.requests.utf8
-        recipient = forward_path(argument, self._settings, extended=self.extended, utf8=utf8)
+        recipient = forward_path(argument, self.settings, extended=self.client.extended, utf8=utf8)
         if not isinstance(recipient, Reply):
-            recipient = self.transaction.overflow(recipient, self._settings.max_recipients) or recipient
+            recipient = self.transaction.overflow(recipient, self.settings.max_recipients) or recipient
         if isinstance(recipient, Reply):
             return Answer(wire(recipient), refused=(recipient, f"RCPT {shown(argument)}"))
         if self._looks_up():
@@ -325,10 +330,10 @@ class Conversation:
         return self._admitted(wanted.path, wanted.argument)
 
     def _admitted(self, path: ForwardPath, argument: str) -> Answer:
-        if refusal := self._permit.recipient_refusal(self._now()):
+        if refusal := self._permit.recipient_refusal():
             return Answer(wire(refusal), refused=(refusal, f"RCPT {shown(argument)}"))
         self.transaction.add(path)
-        return Answer(b"250 2.1.5 Ok\r\n")
+        return _RECIPIENT_TAKEN
 
     def _data(self, argument: str) -> Answer:
         if argument:
@@ -337,7 +342,7 @@ class Conversation:
             return Answer(wire(refusal))
         if self.transaction.chunks is not None:
             return Answer(wire(Reply(503, "5.5.1", "The message was begun with BDAT")))
-        return Answer(b"", Next.CONTENT)
+        return _CONTENT
 
     def _bdat(self, line: bytes | None) -> Answer:
         """A chunk that can't be found in what follows is as lost as one that was refused."""
@@ -348,8 +353,8 @@ class Conversation:
             self.transaction.break_chunks()
             return Answer(wire(BAD_CHUNK if line is not None else _TOO_LONG))
         if not self.may_submit and chunk.size > STRANGERS_CHUNK:
-            return Answer(wire(Reply(421, "4.7.0", f"{self._settings.hostname} Too large a chunk")), Next.CLOSE)
-        return Answer(b"", Next.CHUNK, chunk=replace(chunk, refusal=self._content_refusal()))
+            return Answer(wire(Reply(421, "4.7.0", f"{self.settings.hostname} Too large a chunk")), Next.CLOSE)
+        return Answer(b"", Next.CHUNK, chunk=structs.replace(chunk, refusal=self._content_refusal()))
 
     def end_chunk(self, chunk: Chunk, reply: Reply) -> None:
         """A chunk was answered with `reply`."""
@@ -362,7 +367,7 @@ class Conversation:
         """Why no content can come now."""
         if self._is_barred:
             return _NO_SERVICE
-        if self._is_too_early:
+        if self._is_too_early():
             return _TLS_FIRST
         if self.transaction.reverse_path is None:
             return Reply(503, "5.5.1", "Send MAIL first")

@@ -10,10 +10,11 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from mta.listener.origin import Origin, origin
+from mta.listener.origin import origin
 from mta.listener.tls import HANDSHAKE_TIMEOUT, reason, secure
 from mta.model.address import IpAddress
 from mta.policy.proxy_protocol import ProxyHeaderError, read_header
+from mta.policy.trace import Client, client_at
 
 PATIENCE = HANDSHAKE_TIMEOUT
 """Seconds until the first reply."""
@@ -26,11 +27,11 @@ class Entrance(asyncio.Protocol):
 
     def __init__(
         self,
-        is_proxy: Callable[[Origin], bool],
+        is_proxy: Callable[[Client], bool],
         context: ssl.SSLContext | None,
         opened: Callable[["Entrance"], bool],
-        enter: Callable[[Origin], asyncio.Protocol],
-        left: Callable[["Entrance", Origin, str], None],
+        enter: Callable[[Client], asyncio.Protocol],
+        left: Callable[["Entrance", Client, str], None],
     ) -> None:
         self._is_proxy, self._context = is_proxy, context
         self._opened, self._enter, self._left = opened, enter, left
@@ -88,7 +89,7 @@ class Entrance(asyncio.Protocol):
         self._awaits_header = False
         del self._early[: header.length]
         if not header.is_local:
-            self._origin = Origin(header.client)
+            self._origin = client_at(header.client)
         return True
 
     async def _secure(self, context: ssl.SSLContext) -> None:

@@ -56,7 +56,11 @@ class Gate:
 
     def permit(self, settings: ListenerSettings, peer: IpAddress | None, *, is_local: bool) -> "Permit":
         """For a session that begins with `settings`."""
-        return Permit(settings, peer, lambda: self.settings, self._spent, is_local=is_local)
+        return Permit(self, settings, peer, is_local=is_local)
+
+    def take(self, what: Hashable, rate: Rate) -> bool:
+        """Whether there was one more, of what all share whom a rule is for."""
+        return self._spent.take(what, rate, self._now())
 
     async def judge(self, credentials: Credentials, peer: IpAddress | None) -> Reply:
         """235, 535, 454, or the 421 that ends the session of a client that has failed too often. Never raises."""
@@ -110,31 +114,29 @@ def source(peer: IpAddress | None) -> Hashable:
 class Permit:
     """One session's. `trusted`: its client may submit without having authenticated, as one `is_local` always may.
     `settings` are those for this client, and `highest` is the highest priority that it may use: as the session began, but
-    for what `current` says of who may submit what."""
+    for what those of now say of who may submit what."""
 
     def __init__(
         self,
+        gate: Gate,
         settings: ListenerSettings,
         peer: IpAddress | None,
-        current: Callable[[], ListenerSettings],
-        spent: Buckets,
         *,
         is_local: bool,
     ) -> None:
-        self._common, self._peer, self._current, self._spent = settings, peer, current, spent
-        self._is_local = is_local
+        self._gate, self._common, self._peer, self._is_local = gate, settings, peer, is_local
         self._user, self._hash = "", ""
         self._go_by(settings)
 
     def become(self, user: str) -> None:
         """It has authenticated."""
-        now = self._current()
+        now = self._gate.settings
         self._user, self._hash = user, now.users.get(user, "")
         self._go_by(now)
 
     def renew(self) -> bool:
         """Goes by what is current. False: this client would not be let in any more as it was."""
-        now, was_trusted = self._current(), self.trusted
+        now, was_trusted = self._gate.settings, self.trusted
         if now is self._as_of:
             return True
         self._go_by(now)
@@ -153,18 +155,18 @@ class Permit:
                 common, max_message_size=size, max_recipients=recipients, rule=rule, signed=now.signed
             )
 
-    def mail_refusal(self, reverse_path: str, now: float) -> Reply | None:
+    def mail_refusal(self, reverse_path: str) -> Reply | None:
         """A message that is not refused is counted."""
         rule = self._rule
         if refusal := rule.sender_refusal(reverse_path):
             return refusal
-        if rule.messages is None or self._spent.take((rule, "messages"), rule.messages, now):
+        if rule.messages is None or self._gate.take((rule, "messages"), rule.messages):
             return None
         return too_often(rule.messages, "messages")
 
-    def recipient_refusal(self, now: float) -> Reply | None:
+    def recipient_refusal(self) -> Reply | None:
         """A recipient that is not refused is counted."""
         rule = self._rule
-        if rule.recipients is None or self._spent.take((rule, "recipients"), rule.recipients, now):
+        if rule.recipients is None or self._gate.take((rule, "recipients"), rule.recipients):
             return None
         return too_often(rule.recipients, "recipients")

@@ -1,7 +1,7 @@
 """What a client has sent and nobody has looked at yet, in bounded memory.
 
 Rules: only CR LF ends a command line (RFC 5321 section 2.3.8); a line that is too long is thrown away up to its end and
-reported once (section 4.5.3.1.9). Who fills it stops reading where it `is_full`.
+reported once (section 4.5.3.1.9). Who fills it stops reading beyond `LIMIT`.
 """
 
 from typing import NamedTuple
@@ -16,59 +16,48 @@ _AUTH = b"AUTH "
 _LINE_END = b"\r\n"
 
 
-class Line(NamedTuple):
-    """Without its CRLF; `text` is None for one that was too long, `cut` how it began."""
+class TooLong(NamedTuple):
+    """A command line of which only how it began is kept."""
 
-    text: bytes | None
-    cut: bytes
+    begin: bytes
 
 
 class Inbox:
-    """One session's."""
+    """One session's: `octets`, to which what comes is added."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self.octets = bytearray()
         self._searched = 0
         """Before it no CRLF begins."""
         self._thrown_away: bytes | None = None
         """How a line began that is too long and has not ended yet."""
 
-    def feed(self, data: bytes) -> None:
-        self._buffer += data
-
-    def unread(self, data: bytes) -> None:
-        self._buffer[:0] = data
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._buffer
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._buffer) > LIMIT
-
     def take(self, limit: int) -> bytes:
         """At most so many octets."""
-        taken = bytes(self._buffer[:limit])
-        del self._buffer[:limit]
+        taken = bytes(self.octets[:limit])
+        del self.octets[:limit]
         return taken
 
-    def line(self, *, answers_auth: bool = False) -> Line | None:
-        """The next command line, None while its end has not come."""
-        end = self._buffer.find(_LINE_END, self._searched)
+    def line(self, *, answers_auth: bool = False) -> bytes | TooLong | None:
+        """The next command line without its CRLF, None while its end has not come."""
+        end = self.octets.find(_LINE_END, self._searched)
         if end < 0:
             self._wait()
             return None
-        text = self.take(end + len(_LINE_END))
-        cut = self._thrown_away if self._thrown_away is not None else text[: len(_AUTH)]
-        is_long = answers_auth or cut.upper() == _AUTH
-        is_too_long = self._thrown_away is not None or len(text) > (AUTH_LINE_LIMIT if is_long else LINE_LIMIT)
-        self._searched, self._thrown_away = 0, None
-        return Line(None if is_too_long else text[: -len(_LINE_END)], cut)
+        text = bytes(self.octets[:end])
+        length = end + len(_LINE_END)
+        del self.octets[:length]
+        self._searched = 0
+        if length <= LINE_LIMIT and self._thrown_away is None:
+            return text
+        begin, is_whole = self._thrown_away or text[: len(_AUTH)], self._thrown_away is None
+        self._thrown_away = None
+        may_be_long = answers_auth or begin.upper() == _AUTH
+        return text if is_whole and may_be_long and length <= AUTH_LINE_LIMIT else TooLong(begin)
 
     def _wait(self) -> None:
         """For the rest of a line; what is too long for every command need not be kept until then."""
-        held = len(self._buffer) - 1  # its last octet may be the first of CRLF
+        held = len(self.octets) - 1  # its last octet may be the first of CRLF
         if held > AUTH_LINE_LIMIT:
             thrown_away = self.take(held)
             if self._thrown_away is None:

@@ -5,13 +5,11 @@ inner text, which goes to the log under an error id (RFC 5321 section 4.2.1; RFC
 because a client has gone.
 """
 
-from dataclasses import dataclass
-
 from mta.listener.content import ContentDecoder
 from mta.listener.long_lines import encoded
 from mta.listener.settings import ListenerSettings
 from mta.listener.transaction import Transaction
-from mta.model.address import IpAddress, parse_address
+from mta.model.address import parse_address
 from mta.model.envelope import ByMode, DeliverBy, Kind, NewMessage
 from mta.model.events import Accepted, Refused, Repeated, Trouble
 from mta.model.queue_id import RANDOM_BITS, queue_id
@@ -23,6 +21,7 @@ from mta.policy.fingerprint import fingerprint
 from mta.policy.requests import Wish
 from mta.policy.schedule import RetryPolicy
 from mta.policy.suppression import refusal
+from mta.policy.trace import Client, Prepared
 from mta.ports.system import Clock, Entropy, Observer
 from mta.spool.base import Clash, ContentBuffer, Earlier, Spool, SpoolFull
 from mta.suppressions import Suppressions
@@ -34,22 +33,6 @@ _FULL = Reply(452, "4.3.1", "Insufficient storage, try again later")
 _KEY_REQUIRED = Reply(550, "5.7.0", "A message needs an Idempotency-Key header field here")
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
-    """Who submits: its address (None: not known), what it said in EHLO or HELO, whether that was inside TLS, and as whom it
-    authenticated ("": nobody). `local` shows one at a unix socket, "" for others."""
-
-    peer: IpAddress | None
-    hello: str
-    extended: bool
-    secure: bool = False
-    user: str = ""
-    local: str = ""
-
-    def __str__(self) -> str:
-        return self.local or str(self.peer or "unknown")
-
-
 class Intake:
     """The way into the spool that all sessions share."""
 
@@ -58,7 +41,8 @@ class Intake:
     ) -> None:
         self._spool = spool
         self._suppressions = suppressions
-        self._clock = clock
+        self.now = clock.now
+        """Seconds since the epoch."""
         self._chance = entropy.stream("queue id")
         self._errors = entropy.stream("error id")
         self._observer = observer
@@ -119,7 +103,15 @@ class Intake:
         if isinstance(message, Reply):
             content.close()
             return self._refused(message, client)
-        return await self._commit(message, content, client)
+        try:
+            earlier = await self._spool.accept(message, content, message.accepted_at)
+        except Exception as error:
+            return self._refused(self.trouble(error), client)
+        if earlier is not None:
+            self._observer(Repeated(earlier.queue_id, message.key, earlier.clash.name.lower(), earlier.status, client.name))
+            return _answer(earlier)
+        self.tell_accepted(message, client.name)
+        return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
 
     async def _encoded(self, decoder: ContentDecoder, content: ContentBuffer, *, utf8: bool) -> ContentBuffer | Reply:
         try:
@@ -155,10 +147,10 @@ class Intake:
         )
         if isinstance(prepared, Reply):
             return prepared
-        if foreign := _foreign(start, settings, complete=complete):
-            return foreign
-        if refusal := await self._refusal(prepared, client.user, settings):
+        if refusal := _refusal(prepared, start, settings, complete=complete):
             return refusal
+        if prepared.wish.past and not await self._is_known(prepared, client):
+            return Reply(554, "5.6.0", f"Header field {prepared.wish.past} names a time that has passed")
         content.replace_prefix(prepared.length, prepared.by)
         if prepared.wish.asked is not None:
             self._tell_lowered(arrival, prepared.wish, client)
@@ -172,18 +164,9 @@ class Intake:
         flaw = self._flaw(decoder)
         return self._refused(flaw, client) if flaw is not None else None
 
-    async def _refusal(self, prepared: trace.Prepared, user: str, settings: ListenerSettings) -> Reply | None:
+    async def _is_known(self, prepared: Prepared, client: Client) -> bool:
         """A program that submits again what it submitted in time hears of the duplicate, not of the time that has passed."""
-        key, past = prepared.controls.key, prepared.wish.past
-        if settings.require_key and not key:
-            return _KEY_REQUIRED
-        if past and not (key and await self._spool.knows(key, user)):
-            return Reply(554, "5.6.0", f"Header field {past} names a time that has passed")
-        return None
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock.now()
+        return bool(prepared.controls.key) and await self._spool.knows(prepared.controls.key, client.user)
 
     def new_id(self) -> tuple[str, float]:
         """A queue id, and the instant it is of."""
@@ -193,12 +176,7 @@ class Intake:
     def _arrival(self, transaction: Transaction, client: Client, settings: ListenerSettings) -> trace.Arrival:
         name, now = self.new_id()
         return trace.Arrival(
-            hello=client.hello,
-            extended=client.extended,
-            secure=client.secure,
-            user=client.user,
-            peer=client.peer,
-            local=bool(client.local),
+            client=client,
             hostname=settings.hostname,
             queue_id=name,
             sole=transaction.sole or "",
@@ -208,24 +186,28 @@ class Intake:
             highest=transaction.highest,
         )
 
-    async def _commit(self, message: NewMessage, content: ContentBuffer, client: Client) -> Reply:
-        try:
-            earlier = await self._spool.accept(message, content, message.accepted_at)
-        except Exception as error:
-            return self._refused(self.trouble(error), client)
-        if earlier is not None:
-            self._observer(Repeated(earlier.queue_id, message.key, earlier.clash.name.lower(), earlier.status, str(client)))
-            return _answer(earlier)
-        self.tell_accepted(message, str(client))
-        return Reply(250, "2.0.0", f"Ok: queued as {message.queue_id}")
-
     def _tell_lowered(self, arrival: trace.Arrival, wish: Wish, client: Client) -> None:
         asked = wish.asked.label if wish.asked is not None else ""
         what = f"class {asked} of {arrival.queue_id} was lowered to {wish.mail_class.label}"
-        self._observer(Trouble("info", what, f"by the rule for {client.user or client}"))
+        self._observer(Trouble("info", what, f"by the rule for {client.user or client.name}"))
 
     def tell_accepted(self, message: NewMessage, client: str) -> None:
-        self._observer(_accepted(message, client))
+        self._observer(
+            Accepted(
+                queue_id=message.queue_id,
+                key=message.key,
+                message_id=message.message_id,
+                sender=message.reverse_path,
+                recipients=len(message.recipients),
+                size=message.size,
+                mail_class=message.mail_class.label,
+                kind=message.kind,
+                client=client,
+                user=message.submitter,
+                deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
+                not_before=message.not_before,
+            )
+        )
 
     # ------------------------------------------------ what goes wrong
     def trouble(self, error: Exception) -> Reply:
@@ -238,7 +220,7 @@ class Intake:
         return Reply(451, "4.3.0", f"Internal trouble, try again later (error {error_id})")
 
     def _refused(self, reply: Reply, client: Client) -> Reply:
-        self.turned_away(str(client), reply, "content", client.user)
+        self.turned_away(client.name, reply, "content", client.user)
         return reply
 
     def closed(self, client: str, why: str) -> None:
@@ -249,18 +231,19 @@ class Intake:
         self._observer(Refused(client, str(reply), reason, user))
 
 
-def _foreign(start: bytes, settings: ListenerSettings, *, complete: bool) -> Reply | None:
-    """The refusal of mail that we would sign for a domain which its client may not send for."""
-    if not (settings.signed and settings.rule.sender_domains):
-        return None
-    section = header.split_section(start, complete=complete)  # it was found good before
-    return settings.rule.author_refusal(author_domain(section), settings.signed)
+def _refusal(prepared: Prepared, start: bytes, settings: ListenerSettings, *, complete: bool) -> Reply | None:
+    """Of mail that we would sign for a domain which its client may not send for, and of mail without the key it needs."""
+    if settings.signed and settings.rule.sender_domains:
+        section = header.split_section(start, complete=complete)  # it was found good before
+        if foreign := settings.rule.author_refusal(author_domain(section), settings.signed):
+            return foreign
+    return _KEY_REQUIRED if settings.require_key and not prepared.controls.key else None
 
 
 def _message(
     transaction: Transaction,
     arrival: trace.Arrival,
-    prepared: trace.Prepared,
+    prepared: Prepared,
     size: int,
     eight_bit: bool,
     settings: ListenerSettings,
@@ -290,13 +273,13 @@ def _message(
         deliver_by=wish.deliver_by or default_deadline(schedule, start),
         not_before=wish.not_before,
         hold_request=wish.hold_request,
-        submitter=arrival.user,
+        submitter=arrival.client.user,
         require_tls=transaction.requests.require_tls,
         tls_optional=prepared.controls.tls_optional and not transaction.requests.require_tls,
         ret=transaction.dsn.ret,
         envid=transaction.dsn.envid,
         utf8=not (prepared.by.isascii() and (transaction.reverse_path or "").isascii()),
-        scope=arrival.user,  # two users' keys are two keys
+        scope=arrival.client.user,  # two users' keys are two keys
     )
 
 
@@ -320,20 +303,3 @@ def _answer(earlier: Earlier) -> Reply:
     if earlier.clash is Clash.FINISHED:
         return Reply(554, "5.5.0", f"{name} has this idempotency key and is {earlier.status}: use a new key")
     return Reply(554, "5.5.0", f"{name} has this idempotency key, with another sender, recipients or Subject")
-
-
-def _accepted(message: NewMessage, client: str) -> Accepted:
-    return Accepted(
-        queue_id=message.queue_id,
-        key=message.key,
-        message_id=message.message_id,
-        sender=message.reverse_path,
-        recipients=len(message.recipients),
-        size=message.size,
-        mail_class=message.mail_class.label,
-        kind=message.kind,
-        client=client,
-        user=message.submitter,
-        deliver_by=message.deliver_by.at if message.deliver_by is not None else None,
-        not_before=message.not_before,
-    )

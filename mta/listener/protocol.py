@@ -8,7 +8,8 @@ Every end that is ours is told: 221, 421 (sections 3.8 and 4.1.1.10).
 import asyncio
 import ssl
 from collections.abc import Callable
-from functools import partial
+
+from msgspec import structs
 
 from mta.listener.auth import UNAVAILABLE
 from mta.listener.bdat import begin_chunk, end_chunk
@@ -17,15 +18,15 @@ from mta.listener.connection import Connection
 from mta.listener.content import ContentDecoder
 from mta.listener.conversation import Answer, Conversation, Next
 from mta.listener.gate import Gate
-from mta.listener.inbox import Line
-from mta.listener.intake import Client, Intake
-from mta.listener.origin import Origin, origin
+from mta.listener.inbox import TooLong
+from mta.listener.intake import Intake
+from mta.listener.origin import origin
 from mta.listener.replies import wire
 from mta.listener.settings import ListenerSettings
 from mta.listener.tls import reason, secure
 from mta.model.address import IpAddress
 from mta.model.reply import Reply
-from mta.spool.base import ContentBuffer
+from mta.policy.trace import Client
 
 BARRED_TIMEOUT = 30.0
 """Seconds without progress for a client that may not submit."""
@@ -47,18 +48,19 @@ _STOPPING = "4.3.2", "Service is shutting down, closing connection"
 
 
 class SubmissionSession(Connection):
-    """`opened` is asked who may stay: None, or the reply to greet with (a 421 ends the session, a 554 bars it). `ended` is
-    told when nothing of the session runs any more. `origin`: where the client is, None: where the connection comes from."""
+    """`opened` is asked who may stay, and told who is trusted: None, or the reply to greet with (a 421 ends the session, a
+    554 bars it). `ended` is told when nothing of the session runs any more. `origin`: where the client is, None: where the
+    connection comes from."""
 
     def __init__(
         self,
         settings: ListenerSettings,
         intake: Intake,
         gate: Gate,
-        opened: Callable[["SubmissionSession", Client], Reply | None],
+        opened: Callable[["SubmissionSession", Client, bool], Reply | None],
         ended: Callable[["SubmissionSession"], None],
         loop: asyncio.AbstractEventLoop,
-        origin: Origin | None = None,
+        origin: Client | None = None,
     ) -> None:
         super().__init__(loop)
         self._settings = settings
@@ -66,8 +68,10 @@ class SubmissionSession(Connection):
         self._gate = gate
         self._opened, self._ended = opened, ended
         self._origin = origin
-        self._take_next: Callable[[SubmissionSession], bool] = SubmissionSession._take_line
-        self._content: ContentBuffer | None = None
+        self._decoder: ContentDecoder | None = None
+        self._chunk: Chunk | None = None
+        self._chunk_refusal: Reply | None = None
+        self._left = 0
         self._timeout = settings.timeout
         self._timer: asyncio.TimerHandle | None = None
         self._began_at = self._progress_at = loop.time()
@@ -75,16 +79,18 @@ class SubmissionSession(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._origin = self._origin or origin(transport)
-        self._peer, self._local = self._origin.peer, self._origin.local
-        refusal = self._opened(self, Client(self._peer, "", extended=False, local=self._local))
-        permit = self._gate.permit(self._settings, self._peer, is_local=bool(self._local))
+        client = self._origin or origin(transport)
+        if transport.get_extra_info("sslcontext") is not None:
+            client = structs.replace(client, secure=True)
+        self._peer = client.peer
+        permit = self._gate.permit(self._settings, client.peer, is_local=client.is_local)
+        refusal = self._opened(self, client, permit.trusted)
         self._conversation = Conversation(
+            client,
             permit,
             self._intake.now,
             is_barred=refusal is not None,
-            secure=transport.get_extra_info("sslcontext") is not None,
-            offers_tls=self._settings.tls is not None and not self._local,
+            offers_tls=self._settings.tls is not None and not client.is_local,
             room=self._intake.no_room,
             looks_up=self._intake.looks_up,
         )
@@ -101,7 +107,7 @@ class SubmissionSession(Connection):
 
     def eof_received(self) -> bool:
         """As it is said of every connection; under TLS there is no way out that stays open."""
-        return super().eof_received() and not self._conversation.secure
+        return super().eof_received() and not self._conversation.client.secure
 
     @property
     def peer(self) -> IpAddress | None:
@@ -160,9 +166,9 @@ class SubmissionSession(Connection):
 
     def _finish(self) -> None:
         """Nothing of an open transaction is queued (RFC 5321 section 4.1.1.5)."""
-        if self._content is not None:
-            self._content.close()
-        self._conversation.reset()
+        if self._decoder is not None:
+            self._decoder.buffer.close()
+        self._conversation.transaction.discard()
         self._ended(self)
 
     def _trouble(self, error: Exception) -> Reply:
@@ -170,30 +176,33 @@ class SubmissionSession(Connection):
 
     # ------------------------------------------------ commands
     def _take(self) -> bool:
-        return self._take_next(self)
-
-    def _take_line(self) -> bool:
+        if self._decoder is not None:
+            return self._take_content(self._decoder)
+        if self._chunk is not None:
+            return self._take_chunk(self._chunk)
         if self._drains and not self._is_amid_content:
             self.dismiss(*_STOPPING)
             return False
-        line = self._inbox.line(answers_auth=self._conversation.answers_auth)
+        conversation, inbox = self._conversation, self._inbox
+        line = inbox.line(answers_auth=conversation.exchange is not None) if inbox.octets else None
         if line is None:
             return False
-        self._made_progress()
-        self._act_on(self._answer(line))
-        return True
-
-    def _answer(self, line: Line) -> Answer:
+        self._progress_at = self.loop.time()
         try:
-            return self._conversation.hear(line.text, line.cut)
+            answer = conversation.hear_too_long(line) if isinstance(line, TooLong) else conversation.hear(line)
         except Exception as error:
-            self._conversation.reset()
-            return Answer(wire(self._trouble(error)))
+            conversation.reset()
+            answer = Answer(wire(self._trouble(error)))
+        self._replies += answer.octets
+        if answer.then is not Next.LISTEN or answer.refused is not None:
+            self._act_on(answer)
+        return bool(inbox.octets) or self._drains or self._chunk is not None
 
     def _act_on(self, answer: Answer) -> None:
-        self._replies += answer.octets
+        """What there is to do beside the answer."""
         if answer.refused is not None:
-            self._intake.turned_away(str(self._client()), *answer.refused, self._conversation.user)
+            client = self._conversation.client
+            self._intake.turned_away(client.name, *answer.refused, client.user)
         match answer.then:
             case Next.LISTEN:
                 pass
@@ -210,15 +219,16 @@ class SubmissionSession(Connection):
             case Next.CLOSE:
                 self._hang_up()
 
-    def _client(self) -> Client:
-        it = self._conversation
-        return Client(self._peer, it.hello, it.extended, it.secure, it.user, self._local)
-
     async def _look_up(self) -> None:
         """A RCPT whose recipient may be one that nothing is sent to."""
         wanted = self._conversation.wanted
         refusal = await self._intake.suppressed(wanted.path) if wanted is not None else None
-        self._act_on(self._conversation.looked_up(refusal))
+        self._say(self._conversation.looked_up(refusal))
+
+    def _say(self, answer: Answer) -> None:
+        """What had to be waited for."""
+        self._replies += answer.octets
+        self._act_on(answer)
 
     async def _verify(self) -> None:
         """Credentials. A wrong guess makes the client wait, and nobody else, for a time in which nobody sees how long the
@@ -229,7 +239,7 @@ class SubmissionSession(Connection):
         try:
             verdict = UNAVAILABLE if credentials is None else await self._gate.judge(credentials, self._peer)
             answer = conversation.judged(verdict)
-            if conversation.user:
+            if conversation.client.user:
                 self._timeout = self._settings.timeout
             if answer.refused is not None and verdict is not UNAVAILABLE:
                 delay = begun + FIRST_DELAY * 2 ** (conversation.failures - 1) - self.loop.time()
@@ -237,14 +247,14 @@ class SubmissionSession(Connection):
         finally:
             self._verifies = False
             self._made_progress()
-        self._act_on(answer)
+        self._say(answer)
 
     # ------------------------------------------------ STARTTLS (RFC 3207)
     def _begin_tls(self) -> None:
         """What a client sends before it has read 220 is not from inside TLS: whoever does that is not spoken with any more.
         From 220 on all that arrives belongs to the handshake."""
         self._write()
-        if not self._inbox.is_empty:
+        if self._inbox.octets:
             self._replies += wire(_SAID_IN_CLEAR)
             self._hang_up()
         elif self._has_eof:  # the handshake would not hear of it
@@ -263,7 +273,7 @@ class SubmissionSession(Connection):
                 raise ConnectionResetError("the client has gone")
             transport = await secure(self._transport, self, context)
         except OSError as error:
-            self._intake.closed(str(self._client()), f"TLS handshake failed: {reason(error)}")
+            self._intake.closed(self._conversation.client.name, f"TLS handshake failed: {reason(error)}")
             self.connection_lost(error)
             return
         finally:
@@ -279,33 +289,32 @@ class SubmissionSession(Connection):
             self._replies += wire(content)
             self._conversation.reset()
             return
-        settings = self._conversation.settings
-        decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
         self._replies += _GO_AHEAD
-        self._content, self._receives_content = content, True
         self._flush()
-        self._take_next = partial(SubmissionSession._take_content, decoder=decoder, content=content)
+        settings = self._conversation.settings
+        self._decoder = ContentDecoder(content, settings.max_message_size, settings.bare_newlines, settings.long_lines)
+        self._receives_content = True
 
-    def _take_content(self, decoder: ContentDecoder, content: ContentBuffer) -> bool:
-        if self._inbox.is_empty:
+    def _take_content(self, decoder: ContentDecoder) -> bool:
+        octets = self._inbox.octets
+        if not octets:
             return False
-        self._made_progress()
+        self._progress_at = self.loop.time()
         behind = decoder.feed(self._inbox.take(CHUNK))
         if behind is not None:
-            self._inbox.unread(behind)
-            self._content, self._commits = None, True
-            self._take_next = SubmissionSession._take_line
-            self._wait_for(self._submit(decoder, content))
-        elif not self._inbox.is_empty:
+            octets[:0] = behind
+            self._decoder, self._commits = None, True
+            self._wait_for(self._submit(decoder))
+        elif octets:
             self._rest()
-        return True
+        return False
 
-    async def _submit(self, decoder: ContentDecoder, content: ContentBuffer) -> None:
+    async def _submit(self, decoder: ContentDecoder) -> None:
         """From the final dot to its reply; the transaction ends in any case."""
         conversation = self._conversation
         try:
             reply = await self._intake.submit(
-                conversation.transaction, self._client(), decoder, content, conversation.settings
+                conversation.transaction, conversation.client, decoder, decoder.buffer, conversation.settings
             )
             self._replies += wire(reply)
         finally:
@@ -317,23 +326,24 @@ class SubmissionSession(Connection):
         """The transaction ends with the last chunk; where one is lost, it waits for RSET."""
         self._receives_content = True
         refusal = begin_chunk(chunk, self._conversation.transaction, self._intake, self._conversation.settings)
-        self._take_next = partial(SubmissionSession._take_chunk, chunk=chunk, refusal=refusal, left=chunk.size)
+        self._chunk, self._chunk_refusal, self._left = chunk, refusal, chunk.size
 
-    def _take_chunk(self, chunk: Chunk, refusal: Reply | None, left: int) -> bool:
+    def _take_chunk(self, chunk: Chunk) -> bool:
         """Whatever a BDAT is answered, its octets are read first."""
-        if not left:
-            self._take_next, self._commits = SubmissionSession._take_line, refusal is None
+        refusal = self._chunk_refusal
+        if not self._left:
+            self._chunk, self._commits = None, refusal is None
             self._wait_for(self._answer_chunk(chunk, refusal))
-            return True
-        if self._inbox.is_empty:
+            return False
+        if not self._inbox.octets:
             return False
         self._made_progress()
-        piece = self._inbox.take(min(left, CHUNK))
+        piece = self._inbox.take(min(self._left, CHUNK))
         chunks = self._conversation.transaction.chunks
         if refusal is None and chunks is not None:
             chunks.decoder.feed(piece)
-        self._take_next = partial(SubmissionSession._take_chunk, chunk=chunk, refusal=refusal, left=left - len(piece))
-        if left > len(piece) and not self._inbox.is_empty:
+        self._left -= len(piece)
+        if self._left and self._inbox.octets:
             self._rest()
         return True
 
@@ -341,7 +351,7 @@ class SubmissionSession(Connection):
         conversation = self._conversation
         try:
             reply = refusal or await end_chunk(
-                chunk, conversation.transaction, self._client(), self._intake, conversation.settings
+                chunk, conversation.transaction, conversation.client, self._intake, conversation.settings
             )
             self._replies += wire(reply)
             conversation.end_chunk(chunk, reply)

@@ -8,14 +8,14 @@ TEXT_LIMIT = 480
 
 def wire(reply: Reply) -> bytes:
     """A reply whose text is ASCII; one too long for a line gets several."""
-    text = reply.text
+    text, status = reply.text, f"{reply.enhanced} " if reply.enhanced else ""
     if len(text) <= TEXT_LIMIT:
-        return lines(reply, [text])
+        return f"{reply.code} {status}{text}\r\n".encode("ascii")
     return lines(reply, [text[at : at + TEXT_LIMIT] for at in range(0, len(text), TEXT_LIMIT)])
 
 
 def lines(reply: Reply, texts: list[str]) -> bytes:
     """A reply of several lines, each with the code and the enhanced code; `texts` stand in for the reply's own."""
     status = f"{reply.enhanced} " if reply.enhanced else ""
-    *continued, last = [f"{status}{text}\r\n" for text in texts]
-    return "".join([*[f"{reply.code}-{text}" for text in continued], f"{reply.code} {last}"]).encode("ascii")
+    continued = "".join([f"{reply.code}-{status}{text}\r\n" for text in texts[:-1]])
+    return f"{continued}{reply.code} {status}{texts[-1]}\r\n".encode("ascii")

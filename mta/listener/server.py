@@ -17,14 +17,14 @@ from typing import Protocol
 
 from mta.listener.entrance import Entrance
 from mta.listener.gate import Gate, source
-from mta.listener.intake import Client, Intake
-from mta.listener.origin import Origin
+from mta.listener.intake import Intake
 from mta.listener.protocol import SubmissionSession
 from mta.listener.resend import resend
 from mta.listener.settings import ListenerSettings
 from mta.model.address import IpAddress
 from mta.model.door import Door, Scheme
 from mta.model.reply import Reply
+from mta.policy.trace import Client
 from mta.ports.system import Clock, Entropy, Observer, Passwords
 from mta.spool.base import MessageView, Spool
 from mta.suppressions import Suppressions
@@ -190,7 +190,7 @@ class Listener:
             lambda it: settings.trusts_as_proxy(it.peer), context, self._entered, self._session, self._left
         )
 
-    def _session(self, origin: Origin | None = None) -> SubmissionSession:
+    def _session(self, origin: Client | None = None) -> SubmissionSession:
         loop = asyncio.get_running_loop()
         return SubmissionSession(self.settings, self._intake, self._gate, self._admit, self._gone, loop, origin)
 
@@ -200,28 +200,28 @@ class Listener:
         self._entering[entrance] = None
         return may_wait
 
-    def _left(self, entrance: Entrance, origin: Origin, why: str) -> None:
+    def _left(self, entrance: Entrance, origin: Client, why: str) -> None:
         self._entering.pop(entrance, None)
         if why:
-            self._intake.closed(str(Client(origin.peer, "", extended=False)), why)
+            self._intake.closed(origin.name, why)
 
-    def _admit(self, session: SubmissionSession, client: Client) -> Reply | None:
+    def _admit(self, session: SubmissionSession, client: Client, is_trusted: bool) -> Reply | None:
         """None, or the greeting for one that can't be served."""
-        refusal = self._refusal(client)
+        refusal = self._refusal(client, is_trusted)
         if refusal is not None:
-            self._intake.turned_away(str(client), refusal, "connection")
+            self._intake.turned_away(client.name, refusal, "connection")
         self._sessions[session] = None
         return refusal
 
     def _gone(self, session: SubmissionSession) -> None:
         self._sessions.pop(session, None)
 
-    def _refusal(self, client: Client) -> Reply | None:
+    def _refusal(self, client: Client, is_trusted: bool) -> Reply | None:
         if self._stops:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Service is shutting down, closing connection")
         if self.sessions >= self.settings.max_connections:
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")
-        if client.local or self.settings.admits(client.peer):
+        if is_trusted:
             return None
         if not self._takes_stranger(client.peer):
             return Reply(421, "4.3.2", f"{self.settings.hostname} Too many connections, closing connection")

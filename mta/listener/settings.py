@@ -10,7 +10,6 @@ from mta.model.address import IpAddress
 from mta.model.envelope import MailClass
 from mta.policy.acceptance import Locals
 from mta.policy.clients import ANYTHING, ClientRule
-from mta.policy.networks import plain
 from mta.policy.schedule import RetryPolicy
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -62,14 +61,3 @@ class ListenerSettings:
 
     def trusts_as_proxy(self, peer: IpAddress | None) -> bool:
         return peer is not None and any(peer in network for network in self.proxies)
-
-
-def peer_address(peername: object) -> IpAddress | None:
-    """The address in a transport's `peername`; an IPv4 client of an IPv6 socket has its IPv4 address. None if there is
-    none."""
-    if not isinstance(peername, tuple) or not peername:
-        return None
-    try:
-        return plain(str(peername[0]))
-    except ValueError:
-        return None

@@ -1,6 +1,6 @@
 """What MAIL, RCPT and BDAT have established so far (RFC 5321 section 3.3; RFC 3030 section 2)."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from mta.listener.chunking import Chunks
 from mta.model.envelope import NewRecipient
@@ -11,8 +11,7 @@ from mta.policy.dsn_request import NOTHING, MailAsks, together
 from mta.policy.requests import NO_REQUESTS, Requests
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """`reverse_path` is None until MAIL was accepted, at `began_at` (seconds since the epoch) and with `requests` and
     what it asks of DSNs (`dsn`); `sole` is the one address that RCPT named, "" with several; `highest` is the highest
     priority that is allowed. `suppressed` are mailboxes that RCPT named in vain, since nothing is sent to them, by their

@@ -8,9 +8,10 @@ caller asks for it.
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from mta.model.international import BEYOND_ASCII, a_labels, u_labels
 
@@ -50,8 +51,7 @@ class AddressError(ValueError):
         self.flaw = flaw
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True, gc=False):
     """`local_part` as given (with its quotes), `domain` as given, "" where there is none; one that is not ASCII in its
     U-labels."""
 
@@ -64,7 +64,7 @@ class Address:
     @property
     def destination(self) -> str:
         """The domain in lower case and A-labels: what routing and grouping go by."""
-        return a_labels(self.domain)
+        return self.domain.lower() if self.domain.isascii() else a_labels(self.domain)
 
     @property
     def sendable(self) -> "Address":

@@ -1,7 +1,8 @@
 """A message as the spool takes it: its class, its kind, its envelope (RFC 5321 section 2.3.1, RFC 5598 section 4)."""
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct
 
 
 class MailClass(IntEnum):
@@ -13,7 +14,7 @@ class MailClass(IntEnum):
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        return self._name_.lower()
 
 
 class Kind(StrEnum):
@@ -48,8 +49,7 @@ class ByMode(StrEnum):
     """It goes on after the deadline; the sender is told that it is late."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliverBy:
+class DeliverBy(Struct, frozen=True):
     """A deadline: `at` in seconds since the epoch. `trace`: the sender is told of each relay (RFC 2852 section 4)."""
 
     at: float
@@ -92,8 +92,7 @@ def is_key(text: str) -> bool:
     return 0 < len(text) <= KEY_LIMIT and all("!" <= character <= "~" for character in text)
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecipient:
+class NewRecipient(Struct, frozen=True):
     """`address` as it goes into RCPT; `destination` is what it is routed by (the domain in lower case, or a literal);
     `original` is what was submitted where an alias replaced it, else "". `notify` is NOTIFY's value in upper case
     ("NEVER", or some of SUCCESS, FAILURE and DELAY in this order, with commas), `orcpt` ORCPT's as it was given (RFC 3461
@@ -106,8 +105,7 @@ class NewRecipient:
     orcpt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(Struct, frozen=True):
     """A message to be accepted. `reverse_path` "" is the null path; times are seconds since the epoch, UTC; `size` is the
     content's in octets as it will be sent (CRLF line ends, no stuffing: RFC 1870 section 5). `expires_at` is the
     give-up; `warn_at` None means never a "delayed" DSN.

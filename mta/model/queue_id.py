@@ -8,13 +8,14 @@ _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 16
 RANDOM_BITS = 37
 _TIME_BITS = 5 * LENGTH - RANDOM_BITS
-_SHIFTS = tuple(range(5 * (LENGTH - 1), -1, -5))
+_PAIRS = tuple(high + low for high in _DIGITS for low in _DIGITS)
+_SHIFTS = tuple(range(5 * (LENGTH - 2), -1, -10))
 
 
 def queue_id(milliseconds: int, chance: int) -> str:
     """`milliseconds` since the epoch; `chance` is `RANDOM_BITS` random bits."""
     value = (milliseconds % (1 << _TIME_BITS)) << RANDOM_BITS | chance % (1 << RANDOM_BITS)
-    return "".join([_DIGITS[value >> shift & 31] for shift in _SHIFTS])
+    return "".join([_PAIRS[value >> shift & 1023] for shift in _SHIFTS])
 
 
 def is_queue_id(text: str) -> bool:

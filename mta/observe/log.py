@@ -22,8 +22,8 @@ REFUSALS_PER_MINUTE = 60
 _CLIENTS = 1000
 """Clients that are told apart within a minute; what goes beyond is counted as one."""
 
-_BARE = re.compile(r"[!#-<>-\[\]-~]+\Z")
-"""What stands without quotes: printable ASCII but blank, quote, equals sign and backslash."""
+_needs_quotes = re.compile(r"[^!#-<>-\[\]-~]").search
+"""All but printable ASCII, and of that blank, quote, equals sign and backslash."""
 _ORDERS = {
     "retry": "retried",
     "hold": "held",
@@ -37,10 +37,13 @@ _ORDERS = {
 _REPORTS = {"dsn": "bounced", "report": "reported", "alert": "alerted", "tls-report": "tls_reported"}
 _EVERY_MESSAGE = frozenset({"accepted", "sent"})
 _NEEDS_A_LOOK = frozenset({"dead", "in_doubt"})
+_NO_REPLY = Reply(None, None, "")
 
 Value = str | int | float | None
 Pairs = tuple[tuple[str, Value], ...]
 """Names and values of a line in order; a value that is None or "" is left out."""
+Said = tuple[str, str, Pairs]
+"""Level, event and details."""
 Layout = Callable[[Pairs], str]
 
 
@@ -70,7 +73,7 @@ class LogLines:
         self._refusals: dict[str, int] = {}
 
     def __call__(self, fact: Fact) -> None:
-        level, event = _headline(fact)
+        level, event, details = _said(fact)
         if level == "debug" and not self._debug:
             return
         now = self._now()
@@ -78,11 +81,11 @@ class LogLines:
             return
         if lost := self._sink.take_lost():
             self._write(now, "warning", "log_lines_lost", (("count", lost),))
-        self._write(now, level, event, _details(fact), soon=event in _EVERY_MESSAGE)
+        self._write(now, level, event, details)
 
-    def _write(self, now: float, level: str, event: str, details: Pairs, *, soon: bool = False) -> None:
+    def _write(self, now: float, level: str, event: str, details: Pairs) -> None:
         line = self._layout((("ts", self._timestamp(now)), ("level", level), ("event", event), *details))
-        self._sink(f"{line}\n".encode(), soon)
+        self._sink(f"{line}\n".encode(), event in _EVERY_MESSAGE)
 
     def _timestamp(self, now: float) -> str:
         """RFC 3339, UTC, milliseconds."""
@@ -117,21 +120,29 @@ def timestamp(at: float) -> str:
 
 def key_values(pairs: Pairs) -> str:
     """logfmt: a value that is not bare is quoted, with a backslash before quote and backslash."""
-    return " ".join([f"{key}={_quoted(value)}" for key, value in pairs if value is not None and value != ""])
+    words = []
+    for key, value in pairs:
+        if value is None or value == "":
+            continue
+        if isinstance(value, str) and _needs_quotes(value):
+            value = _quoted(value)
+        words.append(f"{key}={value}")
+    return " ".join(words)
 
 
-def _quoted(value: str | float) -> str:
-    text = value if isinstance(value, str) else str(value)
-    if _BARE.match(text):
-        return text
+def _quoted(text: str) -> str:
     if not (text.isascii() and text.isprintable()):
         text = safe_text(text)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def json_object(pairs: Pairs) -> str:
-    known = ((key, value) for key, value in pairs if value is not None and value != "")
-    return msgspec.json.encode({key: safe_text(value) if isinstance(value, str) else value for key, value in known}).decode()
+    known = {
+        key: safe_text(value) if isinstance(value, str) else value
+        for key, value in pairs
+        if value is not None and value != ""
+    }
+    return msgspec.json.encode(known).decode()
 
 
 LAYOUTS: Mapping[str, Layout] = {"kv": key_values, "json": json_object}
@@ -139,30 +150,7 @@ LAYOUTS: Mapping[str, Layout] = {"kv": key_values, "json": json_object}
 
 
 # ---------------------------------------------------------------- what a fact says
-def _headline(fact: Fact) -> tuple[str, str]:
-    """Level and event."""
-    match fact:
-        case Settled():
-            return ("warning" if fact.outcome in _NEEDS_A_LOOK else "info"), fact.outcome
-        case Accepted():
-            return "info", "accepted"
-        case Attempted():
-            return "info", "attempt"
-        case Encrypted():
-            return "debug", "tls"
-        case Repeated():
-            return "info", "duplicate"
-        case Refused():
-            return "info", "refused"
-        case Reported():
-            return "info", _REPORTS.get(fact.kind, fact.kind)
-        case Ordered():
-            return "info", _ORDERS.get(fact.verb, fact.verb)
-        case Trouble():
-            return fact.severity, "daemon" if fact.severity == "info" else "trouble"
-
-
-def _details(fact: Fact) -> Pairs:
+def _said(fact: Fact) -> Said:
     match fact:
         case Settled():
             return _settled(fact)
@@ -175,17 +163,17 @@ def _details(fact: Fact) -> Pairs:
         case Repeated():
             return _repeated(fact)
         case Refused():
-            return ("client", fact.client), ("user", fact.user), ("reply", fact.reply), ("reason", fact.reason)
+            return _refused(fact)
         case Reported():
             return _reported(fact)
         case Ordered():
             return _ordered(fact)
         case Trouble():
-            return ("what", fact.what), ("detail", fact.detail)
+            return _trouble(fact)
 
 
-def _accepted(fact: Accepted) -> Pairs:
-    return (
+def _accepted(fact: Accepted) -> Said:
+    details = (
         ("qid", fact.queue_id),
         ("key", fact.key),
         ("message_id", fact.message_id),
@@ -196,38 +184,15 @@ def _accepted(fact: Accepted) -> Pairs:
         ("kind", fact.kind),
         ("client", fact.client),
         ("user", fact.user),
-        ("deliver_by", _moment(fact.deliver_by)),
-        ("not_before", _moment(fact.not_before)),
+        ("deliver_by", None if fact.deliver_by is None else timestamp(fact.deliver_by)),
+        ("not_before", None if fact.not_before is None else timestamp(fact.not_before)),
     )
+    return "info", "accepted", details
 
 
-def _encrypted(fact: Encrypted) -> Pairs:
-    return (
-        ("destination", fact.domain),
-        ("server", fact.host),
-        ("address", fact.address),
-        ("policy", ",".join(policy for policy, _ in fact.policies)),
-        ("result", fact.result.value),
-        ("detail", fact.detail),
-    )
-
-
-def _moment(at: float | None) -> str | None:
-    return None if at is None else timestamp(at)
-
-
-def _repeated(fact: Repeated) -> Pairs:
-    return (
-        ("qid", fact.queue_id),
-        ("key", fact.key),
-        ("answer", fact.answer),
-        ("status", fact.status),
-        ("client", fact.client),
-    )
-
-
-def _settled(fact: Settled) -> Pairs:
-    return (
+def _settled(fact: Settled) -> Said:
+    reply = fact.reply or _NO_REPLY
+    details = (
         ("qid", fact.queue_id),
         ("key", fact.key),
         ("recipient", fact.recipient),
@@ -235,46 +200,81 @@ def _settled(fact: Settled) -> Pairs:
         ("host", fact.host),
         ("address", fact.address),
         ("tls", fact.tls),
-        *_reply(fact.reply),
+        ("code", reply.code),
+        ("enhanced", reply.enhanced),
+        ("text", reply.text),
         ("category", fact.category),
         ("remote_id", fact.remote_id),
         ("delay", round(fact.delay, 3)),
-        ("next_attempt_at", _moment(fact.next_attempt_at)),
+        ("next_attempt_at", None if fact.next_attempt_at is None else timestamp(fact.next_attempt_at)),
     )
+    return "warning" if fact.outcome in _NEEDS_A_LOOK else "info", fact.outcome, details
 
 
-def _attempted(fact: Attempted) -> Pairs:
-    return (
+def _attempted(fact: Attempted) -> Said:
+    details = (
         ("qid", fact.queue_id),
         ("key", fact.key),
         ("destination", fact.destination),
         ("host", fact.host),
         ("address", fact.address),
         ("phase", fact.phase),
-        *_reply(fact.reply),
+        ("code", fact.reply.code),
+        ("enhanced", fact.reply.enhanced),
+        ("text", fact.reply.text),
     )
+    return "info", "attempt", details
 
 
-def _reply(reply: Reply | None) -> Pairs:
-    if reply is None:
-        return ()
-    return ("code", reply.code), ("enhanced", reply.enhanced), ("text", reply.text)
+def _encrypted(fact: Encrypted) -> Said:
+    details = (
+        ("destination", fact.domain),
+        ("server", fact.host),
+        ("address", fact.address),
+        ("policy", ",".join(policy for policy, _ in fact.policies)),
+        ("result", fact.result.value),
+        ("detail", fact.detail),
+    )
+    return "debug", "tls", details
 
 
-def _reported(fact: Reported) -> Pairs:
-    return (
+def _repeated(fact: Repeated) -> Said:
+    details = (
+        ("qid", fact.queue_id),
+        ("key", fact.key),
+        ("answer", fact.answer),
+        ("status", fact.status),
+        ("client", fact.client),
+    )
+    return "info", "duplicate", details
+
+
+def _refused(fact: Refused) -> Said:
+    details = ("client", fact.client), ("user", fact.user), ("reply", fact.reply), ("reason", fact.reason)
+    return "info", "refused", details
+
+
+def _reported(fact: Reported) -> Said:
+    details = (
         ("qid", fact.about),
         ("kind", fact.kind),
         ("report_qid", fact.queue_id),
         ("to", fact.to),
         ("recipients", fact.recipients),
     )
+    return "info", _REPORTS.get(fact.kind, fact.kind), details
 
 
-def _ordered(fact: Ordered) -> Pairs:
-    return (
+def _ordered(fact: Ordered) -> Said:
+    details = (
         ("qid" if is_queue_id(fact.target) else "target", fact.target),
         ("recipient", fact.recipient),
         ("verb", fact.verb),
         ("outcome", fact.outcome),
     )
+    return "info", _ORDERS.get(fact.verb, fact.verb), details
+
+
+def _trouble(fact: Trouble) -> Said:
+    details = ("what", fact.what), ("detail", fact.detail)
+    return fact.severity, "daemon" if fact.severity == "info" else "trouble", details

@@ -37,17 +37,19 @@ class Metrics:
         self._categories: Counter[str] = Counter()
         self._seconds: list[Counter[str]] = [Counter() for _ in range(WINDOW)]
         self._second = int(monotonic())
+        self._this_second = self._seconds[self._second % WINDOW]
 
     def __call__(self, fact: Fact) -> None:
         if isinstance(fact, Settled) and fact.category:
             self._categories[fact.category] += 1
-        name = _name(fact)
-        if name:
+        if name := _name(fact):
             self._totals[name] += 1
-            self._current()[name] += 1
+            if int(self._now()) > self._second:
+                self._go_on()
+            self._this_second[name] += 1
 
     def snapshot(self) -> Snapshot:
-        self._current()
+        self._go_on()
         rates = Counter[str]()
         for second in self._seconds:
             rates.update(second)
@@ -56,13 +58,13 @@ class Metrics:
             {name: self._totals[name] for name in NAMES}, {name: rates[name] for name in NAMES}, categories
         )
 
-    def _current(self) -> Counter[str]:
-        """The counter of this second; those that are older than the window are emptied."""
+    def _go_on(self) -> None:
+        """To this second's counter; those that are older than the window are emptied."""
         second = int(self._now())
         for passed in range(max(self._second + 1, second - WINDOW + 1), second + 1):
             self._seconds[passed % WINDOW].clear()
         self._second = max(second, self._second)
-        return self._seconds[self._second % WINDOW]
+        self._this_second = self._seconds[self._second % WINDOW]
 
 
 def _name(fact: Fact) -> str:

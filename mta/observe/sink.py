@@ -39,11 +39,12 @@ class DescriptorSink:
 
     def __call__(self, line: bytes, soon: bool = False) -> None:
         """`soon`: when what is being done now is done; else before this returns."""
-        if len(self._backlog) + len(line) > BACKLOG_LIMIT and self._writing:
-            self.flush()  # what waits for the turn's end, and not for the descriptor, makes room
         if len(self._backlog) + len(line) > BACKLOG_LIMIT:
-            self._lost += 1
-            return
+            if self._writing:
+                self.flush()  # what waits for the turn's end, and not for the descriptor, makes room
+            if len(self._backlog) + len(line) > BACKLOG_LIMIT:
+                self._lost += 1
+                return
         self._backlog += line
         if not soon:
             self.flush()

@@ -10,17 +10,20 @@ and ORCPT ask in `dsn_request`.
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mta.model.address import Address, AddressError, Flaw, parse_address, parse_literal, strip_source_route
 from mta.model.envelope import NewRecipient
 from mta.model.reply import Reply
 from mta.policy.clients import without_auth
 from mta.policy.commands import BAD_PARAMETER, PathArgument, decoded, parse_path_argument
-from mta.policy.dsn_request import NOTHING, OF_MAIL, OF_RCPT, MailAsks, mail_asks, rcpt_asks
+from mta.policy.dsn_request import NOTHING, OF_MAIL, OF_RCPT, MailAsks, RcptAsks, mail_asks, rcpt_asks
 from mta.policy.networks import Standing, standing
-from mta.policy.requests import PARAMETERS, Requests, mail_requests
+from mta.policy.requests import NO_REQUESTS, PARAMETERS, Requests, mail_requests
 
 _SIZE = re.compile(r"[0-9]{1,20}\Z")
 _OFFERED = frozenset({"SIZE", "BODY", *PARAMETERS, *OF_MAIL})
@@ -91,17 +94,17 @@ class Rules(Protocol):
     def strict_deliver_by(self) -> bool: ...
 
 
-class Mail(NamedTuple):
+class Mail(Struct, frozen=True):
     """An accepted MAIL: the sender ("" is the null path), what its parameters ask, and the octets that SIZE announces, 0
     for none."""
 
     reverse_path: str
-    requests: Requests
+    requests: Requests = NO_REQUESTS
     dsn: MailAsks = NOTHING
     size: int = 0
 
 
-class ForwardPath(NamedTuple):
+class ForwardPath(Struct, frozen=True):
     """An accepted RCPT: the address under its full name, and the recipients that it stands for."""
 
     address: str
@@ -115,6 +118,9 @@ def mail(argument: str, rules: Rules, *, extended: bool, now: float, offers_auth
         parsed = without_auth(parsed)
     if isinstance(parsed, Reply):
         return parsed
+    if not parsed.parameters:
+        sender = _sender(parsed.path, rules, utf8=False)
+        return sender if isinstance(sender, Reply) else Mail(sender)
     if refusal := _mail_refusal(parsed, rules, extended):
         return refusal
     requests = mail_requests(parsed.parameters, now, rules.max_hold, strict=rules.strict_deliver_by)
@@ -133,17 +139,15 @@ def forward_path(argument: str, rules: Rules, *, extended: bool, utf8: bool = Fa
     parsed = parse_path_argument(argument, "TO:", "5.1.3", utf8=utf8)
     if isinstance(parsed, Reply):
         return parsed
-    if not parsed.parameters.keys() <= (OF_RCPT if extended else frozenset()):
-        return UNKNOWN_PARAMETER
-    dsn = rcpt_asks(parsed.parameters)
+    dsn = _rcpt_asks(parsed, extended) if parsed.parameters else None
     if isinstance(dsn, Reply):
         return dsn
     address = _address(parsed.path, utf8=utf8, non_ascii=553, status="5.1.3")
     found = address if isinstance(address, Reply) else _routable(address, rules)
-    if isinstance(found, Reply) or not parsed.parameters:
+    if isinstance(found, Reply) or dsn is None:
         return found
     recipients = (replace(it, notify=dsn.notify, orcpt=dsn.orcpt) for it in found.recipients)
-    return found._replace(recipients=tuple(recipients))
+    return ForwardPath(found.address, tuple(recipients))
 
 
 # ---------------------------------------------------------------- parameters
@@ -153,6 +157,12 @@ def _mail_refusal(parsed: PathArgument, rules: Rules, extended: bool) -> Reply |
     if "BODY" in parsed.parameters and (parsed.parameters["BODY"] or "").upper() not in ("7BIT", "8BITMIME"):
         return BAD_PARAMETER
     return _size_refusal(parsed.parameters["SIZE"], rules.max_message_size) if "SIZE" in parsed.parameters else None
+
+
+def _rcpt_asks(parsed: PathArgument, extended: bool) -> RcptAsks | Reply:
+    if not parsed.parameters.keys() <= (OF_RCPT if extended else frozenset()):
+        return UNKNOWN_PARAMETER
+    return rcpt_asks(parsed.parameters)
 
 
 def _size_refusal(size: str | None, limit: int) -> Reply | None:
@@ -168,14 +178,16 @@ def _sender(path: str, rules: Rules, *, utf8: bool) -> str | Reply:
     address = _address(path, utf8=utf8, non_ascii=550, status="5.1.7")
     if isinstance(address, Reply):
         return address
-    if _is_single_label(address) and not rules.locals.is_local(address.destination):
+    if _is_qualified(address):
+        return str(address)
+    if not rules.locals.is_local(address.destination):
         return Reply(554, "5.1.8", "The sender's domain is not fully qualified")
     return str(rules.locals.qualified(address))
 
 
 def _routable(address: Address, rules: Rules) -> ForwardPath | Reply:
     if not rules.locals.is_local(address.destination):
-        if _is_single_label(address):
+        if not _is_qualified(address):
             return Reply(554, "5.1.2", "The domain is not fully qualified")
         if address.domain.startswith("[") and _is_barred(address, rules):
             return Reply(550, "5.7.1", "Mail to a private or special address is not relayed")
@@ -190,15 +202,18 @@ def _address(path: str, *, utf8: bool, non_ascii: int, status: str) -> Address |
     """The mailbox of a path (octets, each as one character), its source route dropped; else the refusal, with the code of
     RFC 6531 for octets that SMTPUTF8 would have to announce."""
     try:
-        return parse_address(strip_source_route(decoded(path) if utf8 else path), utf8=utf8).sendable
+        if utf8:
+            return parse_address(strip_source_route(decoded(path)), utf8=True).sendable
+        return parse_address(strip_source_route(path) if path.startswith("@") else path)
     except AddressError as error:
         if error.flaw is Flaw.NON_ASCII:
             return Reply(non_ascii, "5.6.7", "Address has non-ASCII characters, and MAIL had no SMTPUTF8")
         return Reply(501, status, error.flaw.value.capitalize())
 
 
-def _is_single_label(address: Address) -> bool:
-    return bool(address.domain) and "." not in address.domain and not address.domain.startswith("[")
+def _is_qualified(address: Address) -> bool:
+    """Whether its domain has more than a label, or is a literal."""
+    return "." in address.domain or address.domain.startswith("[")
 
 
 def _is_barred(address: Address, rules: Rules) -> bool:

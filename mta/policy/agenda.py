@@ -61,26 +61,27 @@ class Agenda:
     def news(self, destination: str, mail_class: MailClass, now: float) -> None:
         """Something may be due."""
         it = self._known(destination, now)
-        self._add(it, mail_class, max(it.due[mail_class], 1))
+        it.due[mail_class] = max(it.due[mail_class], 1)
+        it.news[mail_class] += 1
         self._line_up(destination, now)
 
-    def more(self, turn: Turn, now: float) -> None:
-        """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended."""
-        it = self._known(turn.destination, now)
-        self._add(it, turn.mail_class, min(it.due[turn.mail_class] + 2, max(1, self._most(it.group))))
-        if turn.destination not in it.group.lines[turn.mail_class]:
-            self._line_up(turn.destination, now)
+    def more(self, turn: Turn, now: float) -> bool:
+        """Behind what `turn` has claimed more is due: for one more session, and for when this one has ended. Whether another
+        turn may begin by it: not where the lane stood in line before."""
+        it, mail_class = self.destinations[turn.destination], turn.mail_class
+        it.due[mail_class] = min(it.due[mail_class] + 2, max(1, self._most(it.group)))
+        it.news[mail_class] += 1
+        if turn.destination in it.group.lines[mail_class]:
+            return False
+        self._line_up(turn.destination, now)
+        return True
 
     def no_more(self, turn: Turn, now: float) -> None:
         """`turn` was told by the spool that nothing else is due: so it is, unless there was news since it began."""
-        it = self._known(turn.destination, now)
+        it = self.destinations[turn.destination]
         if it.news[turn.mail_class] == turn.news:
             it.due[turn.mail_class] = 0
             self._line_up(turn.destination, now)
-
-    def _add(self, it: Destination, mail_class: MailClass, due: int) -> None:
-        it.due[mail_class] = due
-        it.news[mail_class] += 1
 
     # ------------------------------------------------ turns
     def may_begin(self) -> bool:
@@ -88,7 +89,7 @@ class Agenda:
 
     def begin(self, now: float) -> Turn | None:
         """The next turn, counted as running; None where none may begin."""
-        while (order := self._order()).classes:
+        while any(self._lines) and (order := self._order()).classes:
             first = order.classes[0]
             group = self.groups[next(iter(self._lines[first]))]
             own = self._own_order(group, now)
@@ -108,8 +109,8 @@ class Agenda:
             self._line_up(destination, now)
             return None
         rules = self._caps.rules
-        group.turns = lanes.after_turn(rules, group.turns, mail_class, group.waiting)
-        self._turns = lanes.after_turn(rules, self._turns, mail_class, [bool(line) for line in self._lines])
+        group.turns = lanes.after_turn(rules, group.turns, mail_class, group.lines)
+        self._turns = lanes.after_turn(rules, self._turns, mail_class, self._lines)
         it.due[mail_class] -= 1
         for running in (it.running, group.running, self.running):
             running[mail_class] += 1
@@ -123,15 +124,15 @@ class Agenda:
 
     def end(self, turn: Turn, now: float, contents: int = 1) -> None:
         """`contents`: how many messages it has sent of the one that it was allowed."""
-        group, mail_class = turn.group, turn.mail_class
-        for running in (self.destinations[turn.destination].running, group.running, self.running):
+        it, group, mail_class = self.destinations[turn.destination], turn.group, turn.mail_class
+        for running in (it.running, group.running, self.running):
             running[mail_class] -= 1
         turn.site.running -= 1
         if turn.allowance is not None:
             turn.allowance.used(contents)
         self._regroup(turn.destination, now)
         self._line_up(turn.destination, now)
-        if group is not self.destinations[turn.destination].group:
+        if group is not it.group:
             self._line_up_group(group, now)
 
     def quiet(self, turn: Turn) -> bool:
@@ -143,12 +144,11 @@ class Agenda:
     def progress(self, destination: str, now: float, hop: str = "") -> None:
         """A session got through to the destination, whatever it said of the recipients; one of `hop` (as in `Sessions`)."""
         it = self._known(destination, now)
-        wanted = any(it.group.waiting)
+        wanted = any(it.group.lines)
         learned = self._shares.ceilings.got_through(self._name(it, hop), now, wanted=wanted)
-        before = it.standing, it.site.window
-        it.standing = WELL
-        it.site.window = concurrency.wider(it.site.window, self._bounds(it.group), wanted=wanted)
-        if learned or before != (it.standing, it.site.window):
+        window = concurrency.wider(it.site.window, self._bounds(it.group), wanted=wanted)
+        if learned or window is not it.site.window or it.standing is not WELL:
+            it.standing, it.site.window = WELL, window
             self._line_up(destination, now)
 
     def trouble(self, destination: str, now: float, rest: float, hop: str = "") -> None:
@@ -178,8 +178,11 @@ class Agenda:
     @property
     def next_change(self) -> float | None:
         """When a rest ends, or a rate may leave a message again."""
-        ends = [heap[0][0] for heap in (self._rests, self.allowances.refills) if heap]
-        return min(ends, default=None)
+        rests, refills = self._rests, self.allowances.refills
+        if rests and refills:
+            return min(rests[0][0], refills[0][0])
+        first = rests or refills
+        return first[0][0] if first else None
 
     def end_rests(self, now: float) -> None:
         """Lines up those whose rest is over, and those whose rate leaves a message again."""
@@ -200,7 +203,7 @@ class Agenda:
     def forget(self, destination: str) -> None:
         """Forgets a destination where nothing is due and nothing is wrong."""
         it = self.destinations.get(destination)
-        if it and it.standing == WELL and not it.busy and it.site.window == concurrency.fresh(self._bounds(it.group)):
+        if it and not it.busy and it.standing == WELL and it.site.window == concurrency.fresh(self._bounds(it.group)):
             self._drop(destination)
 
     def forget_idle(self, awaited: Callable[[str], bool], now: float) -> None:
@@ -241,7 +244,7 @@ class Agenda:
     def next_message_in(self, destination: str, now: float) -> float | None:
         """Seconds until the rate leaves a message to a destination that waits for it; None: it need not wait."""
         group = self.destinations[destination].group
-        at = self.allowances.next_at(group.name, now) if any(group.waiting) else None
+        at = self.allowances.next_at(group.name, now) if any(group.lines) else None
         return max(0.0, at - now) if at is not None else None
 
     def _name(self, it: Destination, hop: str) -> str:
@@ -296,13 +299,12 @@ class Agenda:
         return cap if group.site is None else min(cap, group.site.window.allowed)
 
     def _order(self) -> Order:
-        waiting = [bool(line) for line in self._lines]
-        return lanes.order(self._caps.rules, self._caps.sessions, self.running, waiting, self._turns)
+        return lanes.order(self._caps.rules, self._caps.sessions, self.running, self._lines, self._turns)
 
     def _own_order(self, group: Group, now: float) -> Order:
-        if group.allowance is not None and not self.allowances.leaves(group.name, now, wanted=any(group.waiting)):
+        if group.allowance is not None and not self.allowances.leaves(group.name, now, wanted=any(group.lines)):
             return lanes.NOBODY
-        return lanes.order(self._caps.rules, self._most(group), group.running, group.waiting, group.turns)
+        return lanes.order(self._caps.rules, self._most(group), group.running, group.lines, group.turns)
 
     def _line_up(self, destination: str, now: float) -> None:
         """Into, or out of, the line of each class in its group."""
@@ -310,26 +312,27 @@ class Agenda:
         if it is None:
             return
         for mail_class, line in zip(CLASSES, it.group.lines, strict=True):
-            if not it.due[mail_class] or not it.waits(mail_class, now):
+            if it.due[mail_class] and it.waits(mail_class, now):
+                line.setdefault(destination)
+            else:
                 line.pop(destination, None)
-            elif destination not in line:
-                line[destination] = None
         self._line_up_group(it.group, now)
 
     def _line_up_group(self, group: Group, now: float) -> None:
         if self.groups.get(group.name) is not group:
             return
         own = self._own_order(group, now).classes if any(group.lines) else ()
-        for mail_class in CLASSES:
-            if mail_class not in own:
-                self._lines[mail_class].pop(group.name, None)
-            elif group.name not in self._lines[mail_class]:
-                self._lines[mail_class][group.name] = None
+        for mail_class, line in zip(CLASSES, self._lines, strict=True):
+            if mail_class in own:
+                line.setdefault(group.name)
+            else:
+                line.pop(group.name, None)
 
 
 def _chosen(first: MailClass, order: Order, own: Order) -> MailClass:
-    """`first` is whose turn it is globally. What is owed to it is not another one's, or its debt would give one destination
-    turn after turn; else the destination's own order decides among what the global one allows."""
-    if first in order.owed or first in own.owed:
+    """`first`, which may begin by `own` too, is whose turn it is globally. What is owed to it is not another one's, or its
+    debt would give one destination turn after turn; else the destination's own order decides among what the global one
+    allows."""
+    if first is own.classes[0] or first in order.owed or first in own.owed:
         return first
     return next(it for it in own.classes if it in order.classes)

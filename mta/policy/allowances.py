@@ -32,7 +32,8 @@ class Allowances:
         """A heap: when enough for a fetch will be there."""
         self._known: dict[str, Allowance] = {}
         self._kept: dict[str, tuple[str, float, float]] = {}
-        self._thirsty: set[str] = set()
+        self.thirsty: set[str] = set()
+        """The names of those for which something is to be fetched."""
         self._awaited: dict[str, float] = {}
 
     def kept(self, name: str, text: str, since: float, until: float) -> None:
@@ -64,7 +65,7 @@ class Allowances:
         if wanted and known.wants():
             at = known.next_at(now)
             if at <= now:
-                self._thirsty.add(name)
+                self.thirsty.add(name)
             elif at < self._awaited.get(name, inf) - _EARLIER:
                 self._awaited[name] = at
                 heapq.heappush(self.refills, (at, name))
@@ -86,13 +87,9 @@ class Allowances:
         return names
 
     # ------------------------------------------------ the books
-    @property
-    def thirsty(self) -> bool:
-        return bool(self._thirsty)
-
     def ask(self, now: float) -> Mapping[str, Books]:
         """Takes what is wanted off the books; these are to be kept, then `grant`; or `withdraw`."""
-        names, self._thirsty = self._thirsty, set()
+        names, self.thirsty = self.thirsty, set()
         asking = {name: self._known[name] for name in names if name in self._known and self._known[name].wants()}
         return {name: _books(it.ask(now), it) for name, it in asking.items()}
 
@@ -104,7 +101,7 @@ class Allowances:
         """They are not: they are wanted as before."""
         for it in self._of(names):
             it.withdraw()
-        self._thirsty.update(names)
+        self.thirsty.update(names)
 
     def put_back(self, now: float) -> Mapping[str, Books]:
         """Everything that is unused, at the end: these are to be kept."""

@@ -8,10 +8,12 @@ Rules, behind those of `routing`:
   its second, and a host's families alternate, so that one dead host or family does not use up the attempt.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+from msgspec import Struct
+
+from mta.model.address import IpAddress
 from mta.model.outcome import Verdict
 from mta.model.tls import TlsDemand
 from mta.policy.destinations import Relay
@@ -21,8 +23,7 @@ from mta.ports.names import AddressAnswer, Lookup, MailExchanger
 from mta.ports.system import Reach
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """An address to connect to. `host` is the exchanger's or relay's name, or the address literal. DNSSEC vouches for the
     name if `secure_name`, for the address too if `secure`; `canonical` is where the aliases of the name end, "" without any.
     `source` is where to connect from, "" wherever; `hop` names what mail a session there may carry, "" that of the
@@ -45,12 +46,11 @@ class Candidate:
         return self.address, self.port
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
+class _Host(Struct, frozen=True):
     """What became of one exchanger."""
 
     exchanger: MailExchanger
-    addresses: tuple[str, ...] = ()
+    addresses: Sequence[IpAddress] = ()
     skipped: tuple[str, ...] = ()
     own: bool = False
     trouble: str = ""
@@ -65,18 +65,27 @@ def plan_candidates(
     known = {**route.answers, **answers}
     hosts = [_judge(exchanger, known[exchanger.host], rules, reach) for exchanger in route.exchangers]
     own = min((host.exchanger.preference for host in hosts if host.own), default=None)
-    before = [host for host in hosts if own is None or host.exchanger.preference < own]
-    chosen = _choose(before, rules)
-    if chosen:
-        return tuple(_vouched(candidate, route, known[candidate.host]) for candidate in chosen)
+    before = hosts if own is None else [host for host in hosts if host.exchanger.preference < own]
+    if chosen := _choose(before, rules):
+        return tuple([_candidate(host.exchanger, address, route, known, rules) for host, address in chosen])
     looped_at = next((host.exchanger.host for host in hosts if host.own), route.looped_at)
     return _no_way(route, before, looped_at, not_asked=route.not_asked if own is None else 0)
 
 
-def _vouched(candidate: Candidate, route: Route, answer: AddressAnswer) -> Candidate:
+def _candidate(
+    exchanger: MailExchanger, address: IpAddress, route: Route, answers: Mapping[str, AddressAnswer], rules: RoutingRules
+) -> Candidate:
     """With what DNSSEC says of it."""
-    secure = route.secure and answer.secure
-    return replace(candidate, secure_name=route.secure, secure=secure, canonical=answer.canonical)
+    answer = answers[exchanger.host]
+    return Candidate(
+        exchanger.host,
+        str(address),
+        exchanger.preference,
+        secure_name=route.secure,
+        secure=route.secure and answer.secure,
+        canonical=answer.canonical,
+        port=rules.port,
+    )
 
 
 def _judge(exchanger: MailExchanger, answer: AddressAnswer, rules: RoutingRules, reach: Reach) -> _Host:
@@ -84,20 +93,23 @@ def _judge(exchanger: MailExchanger, answer: AddressAnswer, rules: RoutingRules,
         return _Host(exchanger, trouble=f"{exchanger.host}: address lookup failed: {answer.detail}")
     if not answer.addresses:
         return _Host(exchanger, skipped=(f"{exchanger.host} has no address",))
-    if any(_is_own_address(address, rules, reach) for address in answer.addresses):
-        return _Host(exchanger, own=True)
-    refusals = {address: _refusal(address, rules) for address in answer.addresses}
-    allowed = [address for address, refusal in refusals.items() if not refusal]
-    return _Host(
-        exchanger,
-        addresses=tuple(_alternate([address for address in allowed if address not in reach.unroutable])),
-        skipped=tuple(f"{exchanger.host}: {refusal}" for refusal in refusals.values() if refusal),
-        unroutable=any(address in reach.unroutable for address in allowed),
-    )
+    targets = [(address, plain(address)) for address in answer.addresses]
+    usable: list[IpAddress] = []
+    skipped: dict[str, None] = {}
+    unroutable = False
+    for address, target in targets:
+        if _is_own_address(address, target, rules, reach):
+            return _Host(exchanger, own=True)
+        if refusal := _refusal(address, target, rules):
+            skipped[f"{exchanger.host}: {refusal}"] = None
+        elif address in reach.unroutable:
+            unroutable = True
+        else:
+            usable.append(target)
+    return _Host(exchanger, addresses=_alternate(usable), skipped=tuple(skipped), unroutable=unroutable)
 
 
-def _is_own_address(address: str, rules: RoutingRules, reach: Reach) -> bool:
-    target = plain(address)
+def _is_own_address(address: str, target: IpAddress, rules: RoutingRules, reach: Reach) -> bool:
     listens = (str(target), rules.port) in rules.own_endpoints
     return listens or (address in reach.own and _listens_everywhere(target.version, rules))
 
@@ -108,38 +120,36 @@ def _listens_everywhere(version: int, rules: RoutingRules) -> bool:
     return any(place.is_unspecified and place.version >= version for place in places)
 
 
-def _refusal(address: str, rules: RoutingRules) -> str:
-    where = standing(plain(address))
+def _refusal(address: str, target: IpAddress, rules: RoutingRules) -> str:
+    where = standing(target)
     if where is Standing.PUBLIC or (where is Standing.PRIVATE and rules.allow_private_addresses):
         return ""
     return f"{address} is {'a private' if where is Standing.PRIVATE else 'no usable'} address"
 
 
-def _alternate(addresses: Sequence[str]) -> Iterator[str]:
-    """The order kept inside each family, the families by turns, beginning with that of the first."""
-    families: dict[int, list[str]] = {}
+def _alternate(addresses: Iterable[IpAddress]) -> Sequence[IpAddress]:
+    """Each once; the order kept inside each family, the families by turns, beginning with that of the first."""
+    families: dict[int, dict[IpAddress, None]] = {}
     for address in addresses:
-        families.setdefault(plain(address).version, []).append(address)
-    return (address for turn in zip_longest(*families.values()) for address in turn if address)
+        families.setdefault(address.version, {})[address] = None
+    if len(families) == 1:
+        return list(*families.values())
+    return [address for turn in zip_longest(*families.values()) for address in turn if address is not None]
 
 
-def _choose(hosts: Sequence[_Host], rules: RoutingRules) -> tuple[Candidate, ...]:
+def _choose(hosts: Sequence[_Host], rules: RoutingRules) -> Sequence[tuple[_Host, IpAddress]]:
     """At most `max_addresses`, each once: every host's first, then every host's second, and so on; tried in the order
     of the hosts."""
-    seen: set[str] = set()
-    entries: list[tuple[int, int, Candidate]] = []
+    if len(hosts) == 1:
+        return [(hosts[0], address) for address in hosts[0].addresses[: rules.max_addresses]]
+    seen: set[IpAddress] = set()
+    entries: list[tuple[int, int, IpAddress]] = []
     for place, host in enumerate(hosts):
-        fresh = [address for address in dict.fromkeys(map(_text, host.addresses)) if address not in seen]
+        fresh = [address for address in host.addresses if address not in seen]
         seen.update(fresh)
-        for rank, address in enumerate(fresh):
-            candidate = Candidate(host.exchanger.host, address, host.exchanger.preference, port=rules.port)
-            entries.append((rank, place, candidate))
+        entries += [(rank, place, address) for rank, address in enumerate(fresh)]
     taken = sorted(entries, key=lambda entry: entry[:2])[: rules.max_addresses]
-    return tuple(candidate for _, _, candidate in sorted(taken, key=lambda entry: (entry[1], entry[0])))
-
-
-def _text(address: str) -> str:
-    return str(plain(address))
+    return [(hosts[place], address) for _, place, address in sorted(taken, key=lambda entry: (entry[1], entry[0]))]
 
 
 def _no_way(route: Route, hosts: Sequence[_Host], looped_at: str, not_asked: int) -> Verdict:

@@ -7,7 +7,7 @@ clock, in seconds.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,11 +36,11 @@ class Ceilings:
 
     def __init__(self) -> None:
         self._known: dict[str, Ceiling] = {}
+        self.of: Callable[[str], Ceiling | None] = self._known.get
+        """What is known of a name; asked several times for each message."""
         self._suspected: dict[str, tuple[int, str]] = {}
-        self._changed: set[str] = set()
-
-    def of(self, name: str) -> Ceiling | None:
-        return self._known.get(name)
+        self.changed: set[str] = set()
+        """Names of those that are to be kept otherwise than they are."""
 
     def refused(self, name: str, others: int, reply: str) -> None:
         """One more was refused as one too many, with `others` (at least one) open beside it."""
@@ -71,7 +71,7 @@ class Ceilings:
     def forget(self, name: str) -> None:
         """As if nothing had been learned."""
         if self._known.pop(name, None) is not None:
-            self._changed.add(name)
+            self.changed.add(name)
 
     def forget_old(self, now: float) -> list[str]:
         """The names of those that were."""
@@ -90,20 +90,16 @@ class Ceilings:
 
     def take_changes(self) -> dict[str, Ceiling | None]:
         """What is to be kept (None: no more), since the last time."""
-        changed, self._changed = self._changed, set()
+        changed, self.changed = self.changed, set()
         return {name: self._known.get(name) for name in changed}
-
-    @property
-    def has_changed(self) -> bool:
-        return bool(self._changed)
 
     def not_kept(self, names: Iterable[str]) -> None:
         """They could not be written."""
-        self._changed.update(names)
+        self.changed.update(names)
 
     def _keep(self, name: str, ceiling: Ceiling) -> None:
         self._known.pop(name, None)
         self._known[name] = ceiling
-        self._changed.add(name)
+        self.changed.add(name)
         if len(self._known) > LIMIT:
             self.forget(next(iter(self._known)))

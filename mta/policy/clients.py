@@ -61,8 +61,10 @@ class ClientRule:
         """`reverse_path` is one that was parsed; "" is the null sender."""
         if not reverse_path:
             return None if self.null_sender else NULL_SENDER_REFUSED
+        if not self.sender_domains:
+            return None
         domain = a_labels(reverse_path.rpartition("@")[2])
-        return None if not self.sender_domains or any(_covers(it, domain) for it in self.sender_domains) else SENDER_REFUSED
+        return None if any(_covers(it, domain) for it in self.sender_domains) else SENDER_REFUSED
 
     def author_refusal(self, author: str, signed: Iterable[str]) -> Reply | None:
         """`author` is the domain in From, `signed` are those that we have keys of, for what lies below them too: who may not

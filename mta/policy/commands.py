@@ -7,7 +7,9 @@ means is `acceptance`'s to say. RFC 5321 sections 3.3, 4.1.1.11 and 4.1.2; RFC 6
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from types import MappingProxyType
+
+from msgspec import Struct
 
 from mta.model.address import AddressError, Flaw
 from mta.model.reply import Reply
@@ -16,6 +18,7 @@ from mta.model.text import safe_text
 _PATH = re.compile(r'<((?:[^<>"]|"(?:[^"\\]|\\.)*")*)>', re.DOTALL)
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~]+))?\Z")
 
+_BLANKS = re.compile("[ \t]+")
 _ORCPT = re.compile(r"(?<![^ \t])ORCPT=utf-8;[^ \t]+", re.IGNORECASE)
 _BEYOND = re.compile(r"[^\x00-\x9f]")
 _SHOWN = 400
@@ -26,7 +29,7 @@ BAD_PRIORITY = Reply(501, "5.5.2", "Bad parameter: expected MT-PRIORITY=-9 to 9,
 """RFC 6710 section 4.1 has a code of its own."""
 
 
-class PathArgument(NamedTuple):
+class PathArgument(Struct, frozen=True):
     """`path` is what stands between the brackets; `parameters` has keywords in upper case, and None for one without a
     value."""
 
@@ -34,22 +37,31 @@ class PathArgument(NamedTuple):
     parameters: Mapping[str, str | None]
 
 
+NO_PARAMETERS: Mapping[str, str | None] = MappingProxyType({})
+
+
 def parse_path_argument(argument: str, prefix: str, status: str, *, utf8: bool = False) -> PathArgument | Reply:
     """The argument of MAIL (`prefix` "FROM:") or RCPT ("TO:"); `status` is the enhanced code for a path that is none.
     `utf8`: MAIL had SMTPUTF8."""
-    if argument[: len(prefix)].upper() != prefix:
-        return Reply(501, "5.5.4", f"Syntax: {prefix}<address>")
-    rest = argument[len(prefix) :]
-    if rest.startswith((" ", "\t")):
-        return Reply(501, "5.5.2", f"No space is allowed after {prefix}")
-    match = _PATH.match(rest)
-    if match is None:
-        return Reply(501, status, "The address must stand in angle brackets")
-    behind = rest[match.end() :]
-    if behind and behind[0] not in " \t":
+    match = _PATH.match(argument, len(prefix))
+    if match is None or argument[: len(prefix)].upper() != prefix:
+        return _no_path(argument, prefix, status)
+    behind = argument[match.end() :]
+    if not behind:
+        return PathArgument(match[1], NO_PARAMETERS)
+    if behind[0] not in " \t":
         return Reply(501, status, "Garbage behind the address")
     parameters = _parameters(_with_ascii_orcpt(behind) if utf8 else behind)
-    return parameters if isinstance(parameters, Reply) else PathArgument(match.group(1), parameters)
+    return parameters if isinstance(parameters, Reply) else PathArgument(match[1], parameters)
+
+
+def _no_path(argument: str, prefix: str, status: str) -> Reply:
+    """Why there is none."""
+    if argument[: len(prefix)].upper() != prefix:
+        return Reply(501, "5.5.4", f"Syntax: {prefix}<address>")
+    if argument.startswith((" ", "\t"), len(prefix)):
+        return Reply(501, "5.5.2", f"No space is allowed after {prefix}")
+    return Reply(501, status, "The address must stand in angle brackets")
 
 
 def is_utf8_request(argument: str) -> bool:
@@ -85,9 +97,10 @@ def _with_ascii_orcpt(parameters: str) -> str:
 def _parameters(text: str) -> Mapping[str, str | None] | Reply:
     """`SIZE=100 BODY=8BITMIME` -> {"SIZE": "100", "BODY": "8BITMIME"}; repeated or malformed ones are refused."""
     parameters: dict[str, str | None] = {}
-    for word in re.split("[ \t]+", text.strip(" \t")) if text else ():
+    for word in _BLANKS.split(text.strip(" \t")):
         match = _PARAMETER.match(word)
-        if match is None or match.group(1).upper() in parameters:
+        keyword = match[1].upper() if match else ""
+        if match is None or keyword in parameters:
             return BAD_PRIORITY if word.partition("=")[0].upper() == "MT-PRIORITY" else BAD_PARAMETER
-        parameters[match.group(1).upper()] = match.group(2)
+        parameters[keyword] = match[2]
     return parameters

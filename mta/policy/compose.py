@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.header import Header
+from functools import lru_cache
 
 from mta.model.text import ascii_text, safe_text
 
@@ -43,7 +44,13 @@ class Stamp:
 
 def date_time(at: float) -> str:
     """RFC 5322 section 3.3, in UTC; an instant outside the calendar is its nearest end."""
-    it = datetime.fromtimestamp(min(max(int(at), 0), _LAST_SECOND), UTC)
+    return _of_second(min(max(int(at), 0), _LAST_SECOND))
+
+
+@lru_cache(maxsize=4)
+def _of_second(second: int) -> str:
+    """What comes in a second has the same."""
+    it = datetime.fromtimestamp(second, UTC)
     day = f"{_DAYS[it.weekday()]}, {it.day:02} {_MONTHS[it.month - 1]} {it.year:04}"
     return f"{day} {it.hour:02}:{it.minute:02}:{it.second:02} +0000"
 

@@ -28,8 +28,14 @@ class Controls(NamedTuple):
     tls_optional: bool = False
 
 
+NO_CONTROLS = Controls()
+_READ = frozenset({*KEY_FIELDS, IN_DOUBT_FIELD, TLS_REQUIRED_FIELD})
+
+
 def read_controls(section: Section) -> Controls:
     """Raises `HeaderError`."""
+    if section.by_name.keys().isdisjoint(_READ):
+        return NO_CONTROLS
     return Controls(_key(section), _in_doubt(section), _tls_optional(section))
 
 
@@ -65,8 +71,6 @@ def _tls_optional(section: Section) -> bool:
 
 
 def _fields(section: Section, names: tuple[str, ...]) -> Iterator[Field]:
-    if section.by_name.keys().isdisjoint(names):
-        return iter(())
     return (field for field in section.fields if field.name in names)
 
 

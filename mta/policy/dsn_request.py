@@ -7,7 +7,9 @@ naming asks for: NEVER only if both say so.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mta.model.envelope import NewRecipient
 from mta.model.notify import NEVER, Of
@@ -24,16 +26,14 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _TYPE = re.compile(r"[A-Za-z0-9!#$%&'*+/?^_`{|}~-]+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class MailAsks:
+class MailAsks(Struct, frozen=True):
     """Of MAIL: `ret` and `envid` as in `NewMessage`."""
 
     ret: str = ""
     envid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RcptAsks:
+class RcptAsks(Struct, frozen=True):
     """Of RCPT: `notify` and `orcpt` as in `NewRecipient`."""
 
     notify: str = ""

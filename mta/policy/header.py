@@ -6,10 +6,10 @@ with it; fields that are kept keep their octets. RFC 5322 sections 2.1, 2.2, 3.6
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mta.model.reply import Reply
 from mta.model.text import ascii_text, safe_text
@@ -21,7 +21,7 @@ FIELD_LIMIT = 10_000
 SUBJECT_LIMIT = 200
 """Characters of a subject that are kept for display."""
 
-_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:((?:[^\r\n]*\r\n)(?:[ \t][^\r\n]*\r\n)*)")
+_FIELD = re.compile(rb"(([!-9;-~]++)[ \t]*+:([^\r\n]*+\r\n(?:[ \t][^\r\n]*+\r\n)*+))")
 _COMMENT = r"(?:\s++|\([^()]*+\))*+"
 _MESSAGE_ID = re.compile(rf'{_COMMENT}(<(?:[^<>\s@"]++|"[^<>"]*+")@[^<>\s@]++>){_COMMENT}\Z')
 """Possessive: there is nothing to gain by going back, and a long field has many places to go back to."""
@@ -35,7 +35,7 @@ class HeaderError(ValueError):
         self.reply = Reply(554, "5.6.0", text)
 
 
-class Field(NamedTuple):
+class Field(Struct, frozen=True, gc=False):
     """`name` in lower case; `raw` is the whole field with its line ends, `body` what stands behind the colon."""
 
     name: str
@@ -48,8 +48,7 @@ class Field(NamedTuple):
         return self.body.replace(b"\r\n", b"").decode("utf-8", "backslashreplace").strip(" \t")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """`length` is how many octets the fields take; `closed` says whether an empty line follows, or the content's end.
     `by_name` has the same fields, in the same order."""
 
@@ -80,18 +79,18 @@ def split_section(start: bytes, *, complete: bool, limit: int = FIELD_LIMIT) -> 
     with CRLF. Raises `HeaderError` where the section doesn't end there, or has more than `limit` fields."""
     fields: list[Field] = []
     by_name: dict[str, list[Field]] = {}
-    position = 0
-    while match := _FIELD.match(start, position):
+    length = 0
+    while match := _FIELD.match(start, length):
         if len(fields) == limit:
             raise HeaderError(f"The header section has more than {limit} fields")
-        raw, name, body = match.group(0, 1, 2)
+        raw, name, body = match.groups()
         field = Field(name.decode("ascii").lower(), raw, body)
         fields.append(field)
         by_name.setdefault(field.name, []).append(field)
-        position = match.end()
-    if not complete and start.find(b"\r\n", position) < 0:
+        length += len(raw)
+    if not complete and start.find(b"\r\n", length) < 0:
         raise HeaderError(f"The header section is longer than {LIMIT} octets")
-    return Section(tuple(fields), by_name, position, start.startswith(b"\r\n", position) or position == len(start))
+    return Section(tuple(fields), by_name, length, start.startswith(b"\r\n", length) or length == len(start))
 
 
 def _check_encoding(field: Field, *, utf8: bool) -> None:

@@ -8,7 +8,6 @@ sessions of one destination and for all sessions together.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
@@ -26,13 +25,14 @@ _ROUNDING = 1e-9
 CLASSES = tuple(MailClass)
 Counts = Sequence[int]
 """By class."""
+Waiting = Sequence[object]
+"""By class, whatever is true where somebody waits."""
 Turns = tuple[float, float, float]
 """What each class is owed, in turns; nothing is owed to urgent mail."""
 NO_TURNS: Turns = (0.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class LaneRules:
+class LaneRules(Struct, frozen=True):
     """`urgent_reserve` (0 to 0.9) and `bulk_share` (0 to 0.5): parts of the sessions, globally and of each destination."""
 
     urgent_reserve: float = 0.2
@@ -40,18 +40,14 @@ class LaneRules:
 
 
 class Order(Struct, frozen=True):
-    """The classes that may start a session now: those that are owed one, then the others, the highest first."""
+    """The classes that may start a session now: those that are `owed` one, then the others, the highest first."""
 
+    classes: tuple[MailClass, ...] = ()
     owed: tuple[MailClass, ...] = ()
-    others: tuple[MailClass, ...] = ()
-
-    @property
-    def classes(self) -> tuple[MailClass, ...]:
-        return self.owed + self.others
 
 
 NOBODY = Order()
-_ALONE = [Order(others=(it,)) for it in CLASSES]
+_ALONE = [Order((it,)) for it in CLASSES]
 """Who waits alone is first, owed or not."""
 
 
@@ -69,31 +65,33 @@ def owed_sessions(rules: LaneRules, cap: int) -> int:
     return ceil(2 * rules.bulk_share * cap - _ROUNDING) if cap >= PARTED_FROM else cap
 
 
-def order(rules: LaneRules, cap: int, running: Counts, waiting: Sequence[bool], turns: Turns) -> Order:
+def order(rules: LaneRules, cap: int, running: Counts, waiting: Waiting, turns: Turns) -> Order:
     """Who may start, with these sessions `running` of `cap`, and who is first."""
-    if not any(waiting) or sum(running) >= cap:
+    urgent, normal, bulk = waiting
+    of_urgent, of_normal, of_bulk = running
+    ordinary = of_normal + of_bulk
+    if of_urgent + ordinary >= cap:
         return NOBODY
-    ordinary = running[MailClass.NORMAL] + running[MailClass.BULK] < cap - reserve(rules, cap)
-    may = [it for it in CLASSES if waiting[it] and (ordinary or it is MailClass.URGENT)]
-    if len(may) < 2:  # mostly so, and asked several times for each message
-        return _ALONE[may[0]] if may else NOBODY
+    if not (normal or bulk) or ordinary >= cap - reserve(rules, cap):
+        return _ALONE[MailClass.URGENT] if urgent else NOBODY
+    if not (urgent or (normal and bulk)):  # mostly so, and asked several times for each message
+        return _ALONE[MailClass.NORMAL if normal else MailClass.BULK]
+    may = [it for it in CLASSES if waiting[it]]
     owed = [it for it in may if it is not MailClass.URGENT and _is_owed(rules, cap, running, turns, it)]
     owed.sort(key=lambda it: (running[it], it))
-    return Order(tuple(owed), tuple(it for it in may if it not in owed))
+    return Order((*owed, *(it for it in may if it not in owed)), tuple(owed))
 
 
 def _is_owed(rules: LaneRules, cap: int, running: Counts, turns: Turns, mail_class: MailClass) -> bool:
     return turns[mail_class] >= 1 - _ROUNDING and running[mail_class] < owed_sessions(rules, cap)
 
 
-def after_turn(rules: LaneRules, turns: Turns, served: MailClass, waiting: Sequence[bool]) -> Turns:
+def after_turn(rules: LaneRules, turns: Turns, served: MailClass, waiting: Waiting) -> Turns:
     """What is owed when a turn of `served` has begun, `waiting` as it was before. A turn counts for the classes below it and
     its own, so that a share of 0.1 is one turn of ten, and all shares together are never everything."""
-
-    def owed(mail_class: MailClass) -> float:
-        if not waiting[mail_class]:
-            return 0.0
-        earned = rules.bulk_share if mail_class >= served else 0.0
-        return min(max(0.0, turns[mail_class] + earned - (mail_class is served)), DEBT_LIMIT)
-
-    return 0.0, owed(MailClass.NORMAL), owed(MailClass.BULK)
+    owed = [0.0, 0.0]
+    for place, it in enumerate((MailClass.NORMAL, MailClass.BULK)):
+        if waiting[it]:
+            earned = rules.bulk_share if it >= served else 0.0
+            owed[place] = min(max(0.0, turns[it] + earned - (it is served)), DEBT_LIMIT)
+    return 0.0, owed[0], owed[1]

@@ -30,10 +30,12 @@ _TOKEN = re.compile(r'\\.|"(?:[^"\\]|\\.)*"|[()<>,:;@"]')
 
 def loop(section: Section, hostname: str, own_hops: int) -> Reply | None:
     """Whether the message goes in circles: by all its Received fields, or by those that `hostname` has written."""
-    hops = [field.text for field in section.named("received")]
+    hops = section.by_name.get("received")
+    if hops is None:
+        return None
     if len(hops) >= HOP_LIMIT:
         return Reply(554, "5.4.6", f"Mail loop: {HOP_LIMIT} or more Received fields")
-    if sum(_writer(hop) == hostname.lower() for hop in hops) >= own_hops:
+    if sum(_writer(hop.text) == hostname.lower() for hop in hops) >= own_hops:
         return Reply(554, "5.4.6", f"Mail loop: the message was here {own_hops} times (Received fields by {hostname})")
     return None
 
@@ -45,14 +47,15 @@ def _writer(hop: str) -> str:
 
 def flaw(section: Section, start: bytes) -> Reply | None:
     """What is wrong with the message that begins with `start`, or None."""
-    text = _frame_flaw(section, start) or _count_flaw(section) or _from_flaw(section)
+    text = "" if section.closed else _frame_flaw(section, start)
+    if not text and len(section.by_name) < len(section.fields):
+        text = _count_flaw(section)
+    text = text or _from_flaw(section)
     return Reply(554, "5.6.0", text) if text else None
 
 
 def _frame_flaw(section: Section, start: bytes) -> str:
-    """Whether the header section ends in a line that is neither empty nor a field."""
-    if section.closed:
-        return ""
+    """The header section ends in a line that is neither empty nor a field."""
     if section.fields:
         line = start.count(b"\r\n", 0, section.length) + 1
         return f"Line {line} is no header field, and no empty line comes before it: one must come before the body"
@@ -76,9 +79,10 @@ def _stays(field: Field) -> bool:
 
 def _from_flaw(section: Section) -> str:
     author = section.first("from")
-    if author is None or not author.text:
+    text = author.text if author is not None else ""
+    if not text:
         return "The From header field is missing: say who writes"
-    if mailboxes(author.text) > 1 and section.first("sender") is None:
+    if "," in text and mailboxes(text) > 1 and section.first("sender") is None:
         return "From names more than one mailbox: add a Sender header field that names the one who sends"
     return ""
 

@@ -5,35 +5,37 @@ that share (`Group`). Instants are of a monotonic clock, in seconds.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mta.model.envelope import MailClass
 from mta.policy.allowance import Allowance
 from mta.policy.concurrency import WELL, Standing, Window
 from mta.policy.destinations import Limits
-from mta.policy.lanes import CLASSES, NO_TURNS, Turns
+from mta.policy.lanes import NO_TURNS, Turns
+
+Line = OrderedDict[str, None]
+"""Names, whoever waits longest first."""
+Lines = tuple[Line, Line, Line]
+"""By class."""
 
 
 def zeros() -> list[int]:
-    return [0] * len(CLASSES)
+    return [0, 0, 0]
 
 
-def empty_lines() -> tuple[OrderedDict[str, None], ...]:
-    return tuple(OrderedDict() for _ in CLASSES)
+def empty_lines() -> Lines:
+    return OrderedDict(), OrderedDict(), OrderedDict()
 
 
-@dataclass(slots=True)
-class Site:
+class Site(Struct, eq=False):
     """Servers as far as they are known: what befalls one of their destinations befalls all."""
 
     window: Window
     running: int = 0
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct, eq=False):
     """Destinations that share their limits. `site` is that of all of them, None where each has its own."""
 
     name: str
@@ -41,17 +43,12 @@ class Group:
     site: Site | None = None
     members: int = 0
     running: list[int] = field(default_factory=zeros)
-    lines: tuple[OrderedDict[str, None], ...] = field(default_factory=empty_lines)
+    lines: Lines = field(default_factory=empty_lines)
     turns: Turns = NO_TURNS
     allowance: Allowance | None = None
 
-    @property
-    def waiting(self) -> list[bool]:
-        return [bool(line) for line in self.lines]
 
-
-@dataclass(slots=True)
-class Destination:
+class Destination(Struct, eq=False):
     """`due`: turns that are believed to find something, by class; `news`: how often there was some."""
 
     group: Group
@@ -68,11 +65,12 @@ class Destination:
 
     def waits(self, mail_class: MailClass, now: float) -> bool:
         """Whether a turn may begin, as far as the destination itself is concerned. One that was down is probed."""
-        if not self.due[mail_class] > 0 or self.standing.rests(now, mail_class):
+        if self.due[mail_class] <= 0:
             return False
-        return not (self.standing.failures and any(self.running)) and (
-            self.site is self.group.site or self.site.running < self.site.window.allowed
-        )
+        it, site = self.standing, self.site
+        if it is not WELL and (it.rests(now, mail_class) or (it.failures and any(self.running))):
+            return False
+        return site is self.group.site or site.running < site.window.allowed
 
 
 class Turn(Struct, frozen=True):

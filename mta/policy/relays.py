@@ -48,7 +48,7 @@ def plan_relay(relay: Relay, level: TlsLevel, answer: AddressAnswer, rules: Rout
     if isinstance(found, Verdict):
         return _later(found)
     demand = demand_at(relay, level)
-    return tuple(replace(candidate, relay=relay, demand=demand) for candidate in found)
+    return tuple(structs.replace(candidate, relay=relay, demand=demand) for candidate in found)
 
 
 def demand_at(relay: Relay, level: TlsLevel) -> TlsDemand:
@@ -72,10 +72,14 @@ def one_after_another(route: RouteRule, outcomes: Sequence[Outcome], level: TlsL
             verdicts.append(outcome)
         else:
             hop = route.hop(via, level)
-            found += (replace(it, source=source_for(it.address, route.source), hop=hop) for it in outcome)
+            found += (_by(it, hop, route.source) for it in outcome) if hop or route.source else outcome
     if found:
         return tuple(found)
     return next((it for it in verdicts if it.disposition is Disposition.TRANSIENT), verdicts[0])
+
+
+def _by(candidate: Candidate, hop: str, sources: Sequence[str]) -> Candidate:
+    return structs.replace(candidate, source=source_for(candidate.address, sources), hop=hop)
 
 
 def source_for(address: str, sources: Sequence[str]) -> str:

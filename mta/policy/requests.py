@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from mta.model.envelope import ByMode, DeliverBy, MailClass
@@ -28,6 +29,7 @@ SAME_INSTANT = 5.0
 """Seconds by which a parameter and a field may differ and still mean the same: dates have whole seconds, and a program
 makes one before the other."""
 
+_READ = frozenset({DEADLINE.lower(), RELEASE.lower(), PRIORITY.lower(), "priority", "precedence"})
 _Value = TypeVar("_Value")
 _BY = re.compile(r"([+-]?[0-9]{1,9});([NR])(T?)\Z", re.IGNORECASE)
 _HOLD_FOR = re.compile(r"[1-9][0-9]{0,8}\Z")
@@ -75,6 +77,9 @@ class Wish(NamedTuple):
     hold_request: str = ""
     past: str = ""
     asked: MailClass | None = None
+
+
+NO_WISH = Wish()
 
 
 def class_of(priority: int) -> MailClass:
@@ -139,13 +144,20 @@ def _hold(parameters: Mapping[str, str | None], now: float) -> tuple[float | Non
 
 def announced_hold(now: float, max_hold: float) -> str:
     """The parameters of FUTURERELEASE in the reply to EHLO (RFC 4865 section 3)."""
-    latest = datetime.fromtimestamp(int(now + max_hold), UTC)
-    return f"{int(max_hold)} {latest.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+    return f"{int(max_hold)} {_utc(int(now + max_hold))}"
+
+
+@lru_cache(maxsize=4)
+def _utc(second: int) -> str:
+    """Whoever comes in a second hears the same."""
+    return datetime.fromtimestamp(second, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 # ---------------------------------------------------------------- parameters and fields together
 def wish(section: Section, requests: Requests, began_at: float, max_hold: float) -> Wish:
     """`began_at` is when MAIL was heard. Raises `HeaderError`."""
+    if requests is NO_REQUESTS and section.by_name.keys().isdisjoint(_READ):
+        return NO_WISH
     priority = _priority(section, requests.priority)
     deadline, release = _instant(section, DEADLINE, began_at), _instant(section, RELEASE, began_at)
     deliver_by, not_before = requests.deliver_by, requests.not_before

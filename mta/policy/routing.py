@@ -13,7 +13,9 @@ Rules:
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from mta.model.address import AddressError, check_domain, parse_literal
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
@@ -43,8 +45,7 @@ class RoutingRules:
     max_addresses: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """The hosts for a domain, in the order to be tried. `answers` holds what needs no lookup (an address literal's).
     `skipped` says in words what was left out and why; `looped_at` is our own name where the list has it; `not_asked` is
     how many hosts there are beyond `HOST_LIMIT`. `secure`: DNSSEC vouches for them."""
@@ -88,8 +89,17 @@ def _literal(domain: str) -> Route:
 # ---------------------------------------------------------------- what the MX answer means
 def plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     """The hosts to look up, by preference; equal ones in an order that `chance` decides."""
-    route = _plan_exchangers(domain, answer, rules, chance)
-    return replace(route, secure=answer.secure) if isinstance(route, Route) else route
+    match answer.lookup:
+        case Lookup.FOUND:
+            return _plan_found(domain, answer, rules, chance)
+        case Lookup.NODATA:
+            return _narrow(domain, (MailExchanger(0, domain.lower()),), (), rules, secure=answer.secure)
+        case Lookup.NXDOMAIN:
+            return permanent("5.1.2", f"{domain}: no such domain")
+        case Lookup.MALFORMED:
+            return permanent("5.1.3", f"{domain} is no domain name: {answer.detail}")
+        case Lookup.TROUBLE:
+            return transient("4.4.3", f"{domain}: MX lookup failed: {answer.detail}")
 
 
 def best_exchangers(answer: MxAnswer) -> list[str]:
@@ -99,16 +109,7 @@ def best_exchangers(answer: MxAnswer) -> list[str]:
     return sorted({it.host.lower() for it in answer.exchangers if it.preference == best})
 
 
-def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
-    match answer.lookup:
-        case Lookup.NXDOMAIN:
-            return permanent("5.1.2", f"{domain}: no such domain")
-        case Lookup.MALFORMED:
-            return permanent("5.1.3", f"{domain} is no domain name: {answer.detail}")
-        case Lookup.TROUBLE:
-            return transient("4.4.3", f"{domain}: MX lookup failed: {answer.detail}")
-        case Lookup.NODATA:
-            return _narrow(domain, (MailExchanger(0, domain.lower()),), (), rules)
+def _plan_found(domain: str, answer: MxAnswer, rules: RoutingRules, chance: Randomness) -> Route | Verdict:
     named = [exchanger for exchanger in answer.exchangers if exchanger.host]
     if not named:
         return permanent("5.1.10", f"{domain} takes no mail (null MX)")
@@ -116,11 +117,11 @@ def _plan_exchangers(domain: str, answer: MxAnswer, rules: RoutingRules, chance:
     skipped = [f"{exchanger.host} is no host name" for exchanger in ordered if not _is_host(exchanger.host)]
     if len(named) < len(answer.exchangers):
         skipped.append("a null MX beside others")
-    return _narrow(domain, _distinct(ordered), tuple(skipped), rules)
+    return _narrow(domain, _distinct(ordered), tuple(skipped), rules, secure=answer.secure)
 
 
 def _narrow(
-    domain: str, exchangers: Sequence[MailExchanger], skipped: tuple[str, ...], rules: RoutingRules
+    domain: str, exchangers: Sequence[MailExchanger], skipped: tuple[str, ...], rules: RoutingRules, *, secure: bool
 ) -> Route | Verdict:
     """Cut where our own name is, and at the limit."""
     own = next((exchanger for exchanger in exchangers if _is_own_name(exchanger.host, rules)), None)
@@ -131,6 +132,7 @@ def _narrow(
         skipped=skipped,
         looped_at=own.host if own else "",
         not_asked=len(before[HOST_LIMIT:]),
+        secure=secure,
     )
     return route if before else dead_end(route, route.looped_at)
 

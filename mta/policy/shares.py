@@ -1,14 +1,16 @@
 """With whom a destination shares its limits, and which these are: the configuration, what was learned of servers, and where
 name service leads.
 
-Rules: the first table that matches holds (`policy.destinations`). A cap is the least of what is configured and what was
-learned. Where domains share by their mail servers, a domain stands for itself until it has been routed once; how many are
-remembered is bounded, the longest unused is forgotten.
+Rules: the first table that matches holds (`policy.destinations`); it is looked for once, as a configuration answers the same
+for as long as it holds. A cap is the least of what is configured and what was learned. Where domains share by their mail
+servers, a domain stands for itself until it has been routed once; how many are remembered is bounded, the longest unused is
+forgotten.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from mta.policy.ceilings import Ceilings
@@ -37,20 +39,22 @@ class Shares:
     """One for all parts of a daemon."""
 
     def __init__(self, destinations: Destinations | None = None, sessions: int = SESSIONS) -> None:
-        self._destinations, self._sessions = destinations or Destinations(), sessions
         self._servers: OrderedDict[str, str] = OrderedDict()
         self.ceilings = Ceilings()
+        self.reconfigure(destinations or Destinations(), sessions)
 
     def reconfigure(self, destinations: Destinations, sessions: int) -> None:
         self._destinations, self._sessions = destinations, sessions
+        self._group = lru_cache(ROUTED_LIMIT)(destinations.group)
+        self._limits = lru_cache(ROUTED_LIMIT)(destinations.limits)
 
     def name(self, destination: str, *, directly: bool = False) -> str:
         """What all that share limits with `destination` are known by; `destination` may be the name of a relay. `directly`:
         at its own servers, though a relay may come before them in its route."""
-        return self._destinations.group(destination, self._servers.get(destination, ""), directly=directly)
+        return self._group(destination, self._servers.get(destination, ""), directly=directly)
 
     def limits(self, destination: str) -> Limits:
-        return self._destinations.limits(destination)
+        return self._limits(destination)
 
     def routed(self, destination: str, servers: Iterable[str]) -> None:
         """The hosts of the best preference that mail for `destination` goes to."""
@@ -81,13 +85,13 @@ class Shares:
     def share(self, hop: str) -> Share:
         """What the pool of sessions is to keep to. At the servers of a domain these are the domain's own limits, though a
         relay may come before them in its route."""
-        name, limits = self.name(hop, directly=True), self._destinations.limits(hop, directly=True)
+        name, limits = self.name(hop, directly=True), self._limits(hop, directly=True)
         return Share(name, self.most(name, limits), limits.messages)
 
     def crowded(self, it: Crowded) -> None:
         """Which may teach how many sessions those bear that share with the hop; where these are no one site, it is nobody
         else's limit."""
-        if self._destinations.limits(it.hop, directly=True).one_site:
+        if self._limits(it.hop, directly=True).one_site:
             self.ceilings.refused(self.name(it.hop, directly=True), it.others, it.reply)
 
 

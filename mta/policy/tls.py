@@ -104,7 +104,7 @@ def plan(peer: Peer, needs: Needs = NO_NEEDS) -> Plan:
         planned = _stricter(planned, _without_dane(peer, needs))
     if planned.refusal is None and needs.required:
         planned = _authenticated(planned, peer)
-    return replace(planned, policies=policies)
+    return replace(planned, policies=policies) if policies else planned
 
 
 def _never(needs: Needs) -> Plan:

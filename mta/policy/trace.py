@@ -8,19 +8,22 @@ priority stands in one MT-Priority field, whoever gets the message: it is always
 """
 
 import re
-from typing import NamedTuple
+from functools import cached_property
+
+from msgspec import Struct
 
 from mta.model.address import AddressError, IpAddress, check_domain
 from mta.model.reply import Reply
 from mta.policy import header, message_checks
 from mta.policy.clients import HIGHEST_PRIORITY, lowered
 from mta.policy.compose import date_time
-from mta.policy.controls import CONTROL_FIELDS, Controls, read_controls
+from mta.policy.controls import CONTROL_FIELDS, NO_CONTROLS, Controls, read_controls
 from mta.policy.header import HeaderError, Section
-from mta.policy.requests import NO_REQUESTS, PRIORITY, Requests, Wish, mt_priority, wish
+from mta.policy.requests import NO_REQUESTS, NO_WISH, PRIORITY, Requests, Wish, mt_priority, wish
 
-_REMOVED = frozenset({"bcc", "resent-bcc", *CONTROL_FIELDS})
-_LOOKED_AT = frozenset({*_REMOVED, "message-id", "date", PRIORITY.lower()})
+_PRIORITY = PRIORITY.lower()
+_LOOKED_AT = frozenset({"bcc", "resent-bcc", *CONTROL_FIELDS, "message-id", "date", _PRIORITY})
+"""Fields that may not stay as they are: where nothing else is said, they go."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9.:\[\]-]")
 _REMOTE_ID_LIMIT = 200
 _ID = r"([A-Za-z0-9][^\s<>\[\](),;]*)"
@@ -39,35 +42,52 @@ _REMOTE_IDS = tuple(
 )
 
 
-class Arrival(NamedTuple):
-    """How a message came in. `hello` is what the client said in EHLO or HELO, inside TLS if `secure`, authenticated as
-    `user` ("": not at all); `peer` its address (None: not known), `local`: at a unix socket; `sole`
-    the one recipient of the transaction, or "" if there were several; `at` is seconds since the epoch; `queue_id` makes a
-    Message-ID of ours different from every other. `requests` are those of MAIL, which was heard at `began_at`; a priority
-    beyond `highest` is lowered to it."""
+class Client(Struct, frozen=True, dict=True):
+    """Who submits: its address (None: not known) and its `name` in the log, whether it is at a unix socket, what it said in
+    EHLO or HELO ("": nothing yet), whether that was inside TLS, and as whom it authenticated ("": nobody)."""
 
-    hello: str
-    extended: bool
     peer: IpAddress | None
+    name: str
+    is_local: bool = False
+    hello: str = ""
+    extended: bool = False
+    secure: bool = False
+    user: str = ""
+
+    @cached_property
+    def source(self) -> str:
+        """What stands behind `from`; where there is no address literal, a comment."""
+        place = "unix socket" if self.is_local else _literal(self) if self.peer is not None else "unknown"
+        return f"{hello_name(self.hello)} ({place})"
+
+    @cached_property
+    def protocols(self) -> tuple[str, str]:
+        """What stands behind `with`, and that for a message in UTF-8 (RFC 3848, RFC 6531 section 4.3)."""
+        suffix = f"{'S' * self.secure}{'A' * bool(self.user)}"
+        return f"{'ESMTP' if self.extended else 'SMTP'}{suffix}", f"UTF8SMTP{suffix}"
+
+
+def client_at(peer: IpAddress | None) -> Client:
+    """One that has said nothing yet."""
+    return Client(peer, "unknown" if peer is None else str(peer))
+
+
+class Arrival(Struct, frozen=True):
+    """How a message came in. `sole` is the one recipient of the transaction, or "" if there were several; `at` is seconds
+    since the epoch; `queue_id` makes a Message-ID of ours different from every other. `requests` are those of MAIL, which
+    was heard at `began_at`; a priority beyond `highest` is lowered to it."""
+
+    client: Client
     hostname: str
     queue_id: str
     sole: str
     at: float
     requests: Requests = NO_REQUESTS
     began_at: float = 0.0
-    secure: bool = False
-    user: str = ""
-    local: bool = False
     highest: int = HIGHEST_PRIORITY
 
-    @property
-    def protocol(self) -> str:
-        """What stands behind `with` (RFC 3848, RFC 6531 section 4.3)."""
-        name = "UTF8SMTP" if self.requests.utf8 else "ESMTP" if self.extended else "SMTP"
-        return f"{name}{'S' * self.secure}{'A' * bool(self.user)}"
 
-
-class Prepared(NamedTuple):
+class Prepared(Struct, frozen=True):
     """The first `length` octets of the content become `by`. `subject` is as it was given, on one line."""
 
     length: int
@@ -105,38 +125,38 @@ def renew(start: bytes, message_id: str, at: float, *, complete: bool) -> Prepar
         return error.reply
     lines = [field.raw for field in section.fields if field.name not in ("message-id", "date")]
     lines += [f"Message-ID: {message_id}\r\nDate: {date_time(at)}\r\n".encode("ascii")]
-    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), Controls(), Wish())
+    return Prepared(section.length, b"".join(lines), message_id, header.subject(section), NO_CONTROLS, NO_WISH)
 
 
 def _rewritten(section: Section, arrival: Arrival, controls: Controls, wanted: Wish) -> Prepared:
     """Missing fields go behind the others, so that the Received fields stay together."""
-    known = next(filter(None, map(header.message_id, section.named("message-id"))), "")
-    message_id = known or f"<{arrival.queue_id}@{arrival.hostname}>"
     lines = [received(arrival)]
-    keeps = _states_once(section, wanted.priority)
-    lines += [it.raw for it in section.fields if it.name not in _LOOKED_AT or not _is_dropped(it, keeps_priority=keeps)]
-    if wanted.priority is not None and not keeps:
+    message_id, is_dated = "", False
+    keeps_priority = wanted.priority is not None and _states_once(section, wanted.priority)
+    for it in section.fields:
+        if it.name in _LOOKED_AT:
+            if it.name == "message-id" and (found := header.message_id(it)):
+                message_id = message_id or found
+            elif it.name == "date" and it.text:
+                is_dated = True
+            elif it.name != _PRIORITY or not keeps_priority:
+                continue
+        lines.append(it.raw)
+    if wanted.priority is not None and not keeps_priority:
         lines.append(f"{PRIORITY}: {wanted.priority}\r\n".encode("ascii"))
-    if not known:
+    if not message_id:
+        message_id = f"<{arrival.queue_id}@{arrival.hostname}>"
         lines.append(f"Message-ID: {message_id}\r\n".encode("ascii"))
-    if not any(field.text for field in section.named("date")):
+    if not is_dated:
         lines.append(f"Date: {date_time(arrival.at)}\r\n".encode("ascii"))
     if not section.closed:
         lines.append(b"\r\n")
     return Prepared(section.length, b"".join(lines), message_id, header.subject(section), controls, wanted)
 
 
-def _states_once(section: Section, priority: int | None) -> bool:
+def _states_once(section: Section, priority: int) -> bool:
     """Whether the content says the priority as it should."""
-    return [mt_priority(field) for field in section.named(PRIORITY.lower())] == [priority]
-
-
-def _is_dropped(field: header.Field, *, keeps_priority: bool) -> bool:
-    if field.name == PRIORITY.lower():
-        return not keeps_priority
-    if field.name == "message-id":
-        return not header.message_id(field)
-    return field.name in _REMOVED or (field.name == "date" and not field.text)
+    return [mt_priority(field) for field in section.named(_PRIORITY)] == [priority]
 
 
 def received(arrival: Arrival) -> bytes:
@@ -145,9 +165,10 @@ def received(arrival: Arrival) -> bytes:
     recipient = f"\r\n\tfor <{arrival.sole}>" if arrival.sole and arrival.sole.isascii() else ""
     asked = arrival.requests.priority
     priority = f"\r\n\tPRIORITY {min(asked, arrival.highest)}" if asked is not None else ""
+    protocol = arrival.client.protocols[arrival.requests.utf8]
     return (
-        f"Received: from {hello_name(arrival.hello)} ({_place(arrival)})\r\n"
-        f"\tby {arrival.hostname} with {arrival.protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
+        f"Received: from {arrival.client.source}\r\n"
+        f"\tby {arrival.hostname} with {protocol} id {arrival.queue_id}{recipient}{priority};\r\n"
         f"\t{date_time(arrival.at)}\r\n"
     ).encode("ascii")
 
@@ -161,15 +182,8 @@ def hello_name(hello: str) -> str:
     return hello
 
 
-def _place(arrival: Arrival) -> str:
-    """An address literal; what has none stands as a comment."""
-    return "unix socket" if arrival.local else _literal(arrival.peer)
-
-
-def _literal(peer: IpAddress | None) -> str:
-    if peer is None:
-        return "unknown"
-    return f"[IPv6:{peer}]" if peer.version == 6 else f"[{peer}]"
+def _literal(client: Client) -> str:
+    return f"[IPv6:{client.name}]" if ":" in client.name else f"[{client.name}]"
 
 
 def remote_queue_id(text: str) -> str:

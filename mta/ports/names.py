@@ -1,8 +1,9 @@
 """The name service: what is asked, and how an answer may end (Table B)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 from mta.model.tls import Tlsa
 
@@ -20,16 +21,14 @@ class Lookup(StrEnum):
     """The name can't be asked for (too long, an empty label, no A-label)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MailExchanger:
+class MailExchanger(Struct, frozen=True):
     """An MX record: `host` without its final dot, "" for the root (RFC 7505)."""
 
     preference: int
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class MxAnswer:
+class MxAnswer(Struct, frozen=True):
     """The MX records of a domain, in no particular order; `detail` says what went wrong, in words. `secure`: it was
     validated by DNSSEC, also where it is a denial."""
 
@@ -39,8 +38,7 @@ class MxAnswer:
     secure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AddressAnswer:
+class AddressAnswer(Struct, frozen=True):
     """A and AAAA of a host together: FOUND with what there is; TROUBLE if nothing was found and either question failed;
     NODATA or NXDOMAIN only if both ended cleanly. `secure`: all that was found was validated by DNSSEC; `canonical` is where
     the aliases of the name end, "" without any."""
@@ -52,16 +50,14 @@ class AddressAnswer:
     canonical: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsaAnswer:
+class TlsaAnswer(Struct, frozen=True):
     lookup: Lookup
     records: tuple[Tlsa, ...] = ()
     detail: str = ""
     secure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextAnswer:
+class TextAnswer(Struct, frozen=True):
     """TXT records, the strings of each joined; or the names that PTR records have, without their final dot."""
 
     lookup: Lookup

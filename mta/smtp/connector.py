@@ -30,7 +30,7 @@ class SmtpConnector:
     ) -> tuple[SmtpSession | None, Observation]:
         inbox = Inbox()
         tls = (self._contexts.of(demand), demand.server_name or host) if demand is not None else None
-        client = Client(address, port, self._hostname, self._timeouts, inbox, source=source, tls=tls)
+        client = Client(address, port, self._timeouts, inbox, source=source, tls=tls)
         error = await complaint(client.connect())
         if client.tcp is None:
             return None, self._unreachable(error, source)

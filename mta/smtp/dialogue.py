@@ -1,5 +1,5 @@
-"""Connection, greeting, EHLO and STARTTLS: aiosmtplib's client, with every octet shown to an inbox (RFC 5321 sections
-3.1, 4.1.1.1, 4.3.1; RFC 3207).
+"""Connection, greeting and STARTTLS: aiosmtplib's client, with every octet shown to an inbox (RFC 5321 sections 3.1,
+4.3.1; RFC 3207).
 
 Rules: aiosmtplib moves the octets, the inbox's strict parser says what they mean (the library takes 999 and +25 for
 codes, reads a reply of two codes as its last one and drops what came unasked). Octets in clear behind the 220 to STARTTLS
@@ -8,7 +8,7 @@ end the connection before the handshake (RFC 3207 section 4.2).
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import cast
 
 import aiosmtplib
@@ -20,14 +20,17 @@ from mta.smtp.inbox import Inbox, no_reply
 from mta.smtp.replies import Answer
 from mta.smtp.wire import reason_of_loss
 
+_NAMELESS = "-"
+"""What the library says EHLO with, which it is never asked to; without a name it would look for one."""
+
 
 class Dialogue(SMTPProtocol):
-    """aiosmtplib's protocol, and the inbox beside it."""
+    """aiosmtplib's protocol, and the inbox beside it. It does not tell the client of the end: what is asked of it after
+    that fails as well, and a callback would tie the two, and the transport, into a knot that only the garbage collector
+    undoes."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, connection_lost_callback: Callable[[SMTPProtocol], None], inbox: Inbox
-    ) -> None:
-        super().__init__(loop, connection_lost_callback)
+    def __init__(self, loop: asyncio.AbstractEventLoop, inbox: Inbox) -> None:
+        super().__init__(loop)
         self._inbox = inbox
         self.upgrading = False
         """STARTTLS was sent and its handshake has not begun."""
@@ -55,12 +58,12 @@ class Client(aiosmtplib.SMTP):
     cancellation that comes together with a reply (Python 3.11), `asyncio.timeout` does not."""
 
     def __init__(
-        self, address: str, port: int, hostname: str, timeouts: Timeouts, inbox: Inbox, *, source: str = "",
+        self, address: str, port: int, timeouts: Timeouts, inbox: Inbox, *, source: str = "",
         tls: tuple[ssl.SSLContext, str] | None = None,
     ) -> None:  # fmt: skip
         """`source` is where to connect from, "" wherever; `tls`, with the server's name in it, begins with the first
         octet."""
-        super().__init__(hostname=address, port=port, local_hostname=hostname, start_tls=False, use_tls=False)
+        super().__init__(hostname=address, port=port, local_hostname=_NAMELESS, start_tls=False, use_tls=False)
         self._address, self._port, self._timeouts = address, port, timeouts
         self._inbox = inbox
         self._local, self._tls = (source, 0) if source else None, tls
@@ -72,7 +75,7 @@ class Client(aiosmtplib.SMTP):
 
     async def _create_connection(self, timeout: float | None) -> aiosmtplib.SMTPResponse:
         loop = asyncio.get_running_loop()
-        protocol = Dialogue(loop, self._on_connection_lost, self._inbox)
+        protocol = Dialogue(loop, self._inbox)
         if self._tls is None:
             self._inbox.expect()
         protocol.upgrading = self._tls is not None

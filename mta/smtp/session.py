@@ -71,11 +71,11 @@ class SmtpSession:
     def usable(self) -> bool:
         return not (self._over or self._transport.is_closing()) and self._inbox.in_step
 
-    # ------------------------------------------------ the dialogue, by aiosmtplib
+    # ------------------------------------------------ the dialogue; STARTTLS by aiosmtplib
     async def hello(self, verb: str) -> Observation:
         phase = Phase.HELO if verb == "HELO" else Phase.EHLO_TLS if self.tls else Phase.EHLO
         with self._closed_by_exceptions():
-            answer = await self._ask(verb, self._hostname)
+            answer = await self._say(f"{verb} {self._hostname}")
             self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
             return self._observed(phase, answer)
 
@@ -130,15 +130,6 @@ class SmtpSession:
             return Observation(Phase.TLS, Seen.LOST, finding("4.7.5", str(flaw)), flaw.result)
         self.demand = demand
         return Observation(Phase.TLS, Seen.REPLY)
-
-    async def _ask(self, *words: str) -> Answer:
-        self._speak_by(self._dialogue)
-        if not self._inbox.in_step:
-            return self._inbox.unasked()
-        self._inbox.expect()
-        timeout = self._timeouts.command
-        error = await complaint(self._client.execute_command(*(it.encode() for it in words), timeout=None), timeout)
-        return self._inbox.take() or unanswered(error, timeout)
 
     # ------------------------------------------------ who we are
     async def authenticate(self, user: str, password: str) -> Observation:

@@ -1,10 +1,12 @@
-"""Runs inside a daemon's process, before it is one: stops it (`os._exit`) just before or just after one commit of its spool.
+"""Runs inside a daemon's process, before it is one: kills it, and the process of its spool, which is a copy of it, just before
+or just after one commit.
 
 A commit is named by the verb and by what it is about: "accept mail", "mark dsn", "settle report", "report dsn", "purge".
 `CRASH_AT` in the environment is a `Point` as text; `COMMITS` is a file that gets the name of each commit.
 """
 
 import os
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +18,6 @@ from mta.spool import batch, intake, marks, outcome, upkeep
 
 ROOT = Path(__file__).parents[2]
 PREAMBLE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.crash import seam; seam.install()"
-EXIT_CODE = 86
 
 
 class Point(NamedTuple):
@@ -34,6 +35,11 @@ class Point(NamedTuple):
         side, _, rest = text.partition(" ")
         commit, _, nth = rest.rpartition(" ")
         return cls(side, commit, int(nth))
+
+
+def _crash() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Commits:
@@ -60,10 +66,10 @@ class _Commits:
         self._seen.update(names)
         hit = self._point is not None and self._point.commit in names and self._seen[self._point.commit] == self._point.nth
         if hit and self._point.side == "before":
-            os._exit(EXIT_CODE)
+            _crash()
         done = db.execute(statement)
         if hit:
-            os._exit(EXIT_CODE)
+            _crash()
         if self._record:
             with open(self._record, "a") as record:
                 record.writelines(f"{name}\n" for name in names)

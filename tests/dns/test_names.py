@@ -1,6 +1,7 @@
+import dns.name
 import pytest
 
-from mta.dns.names import BadName, absolute_name
+from mta.dns.names import BadName, absolute_name, in_text
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,17 @@ from mta.dns.names import BadName, absolute_name
     ],
 )
 def test_b38_what_is_asked_for(text: str, asked: str) -> None:
-    assert absolute_name(text).to_text() == asked
+    assert absolute_name(text) == dns.name.from_text(asked).to_wire()
+    assert f"{in_text(absolute_name(text))}." == asked
+
+
+def test_b19_the_root_has_no_text() -> None:
+    assert in_text(b"\0") == ""
+
+
+def test_a_label_with_a_dot_inside_looks_like_no_two() -> None:
+    assert in_text(b"\3a.b\4test\0") == r"a\.b.test"
+    assert in_text(b"\1a\1\xff\0") == r"a.\255"
 
 
 @pytest.mark.parametrize(

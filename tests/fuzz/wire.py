@@ -97,7 +97,7 @@ class Wire:
     def buffered(self) -> int:
         """Octets that the session holds: what it has not read, and replies that it has not sent."""
         session = self.transport.protocol
-        return len(session._inbox._buffer) + len(session._replies)
+        return len(session._inbox.octets) + len(session._replies)
 
     def check(self) -> None:
         """Nothing went wrong inside."""

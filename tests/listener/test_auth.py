@@ -41,7 +41,7 @@ async def inside_tls(running: Bench) -> SmtpClient:
     """A client whose session counts as secure, after EHLO."""
     client = await SmtpClient.connect(running.endpoint)
     newest = list(running.listener._sessions)[-1]
-    newest._conversation.secure = True
+    newest._conversation.began_tls()
     await client.command("EHLO client.test")
     return client
 
@@ -190,7 +190,7 @@ async def test_smtplib_logs_in_with_a_real_hash(start: Start, mechanism: str, in
     def log_in() -> None:
         with smtplib.SMTP(*running.endpoint, local_hostname="c.test") as client:
             [session] = running.listener._sessions
-            session._conversation.secure = True
+            session._conversation.began_tls()
             client.ehlo()
             client.user, client.password = "shop", password
             assert mechanism in client.esmtp_features["auth"].split()
@@ -249,7 +249,7 @@ class Site:
     def client(self, address: str = "192.0.2.1") -> "Line":
         session = self.listener._session()
         transport = MemoryTransport(session, (address, 50000))
-        session._conversation.secure = True
+        session._conversation.began_tls()
         line = Line(transport)
         transport.feed(b"EHLO c.test\r\n")
         return line

@@ -403,7 +403,7 @@ async def test_ses27_a_client_that_never_pauses_leaves_others_their_turn(command
     wire.transport.feed(b"EHLO c\r\n" + command * count)
     said = len(wire.transport.written)
     steps = [said]
-    while not wire.session._inbox.is_empty:
+    while wire.session._inbox.octets:
         await asyncio.sleep(0)
         steps.append(len(wire.transport.written) - said)
         said = len(wire.transport.written)

@@ -25,7 +25,7 @@ def test_a_refusal_beside_others_teaches_when_one_of_them_gets_through() -> None
     assert one.got_through("a.test", 100.0, wanted=False)
     assert sessions(one) == 3
     assert [(name, it.sessions) for name, it in one.take_changes().items() if it] == [("a.test", 3)]
-    assert not one.has_changed
+    assert not one.changed
 
 
 def test_where_nobody_gets_through_nothing_is_learned() -> None:

@@ -3,13 +3,14 @@
 import ipaddress
 
 import pytest
+from msgspec.structs import replace
 
 from mta.model.envelope import MailClass
 from mta.model.reply import Reply
 from mta.policy.acceptance import Mail, mail
 from mta.policy.clients import ANYTHING, ClientRule, lowered, rule_for, welcome
 from mta.policy.requests import NO_REQUESTS, Wish
-from mta.policy.trace import Arrival, Prepared, prepare
+from mta.policy.trace import Arrival, Prepared, client_at, prepare
 from tests.support.submission import settings
 
 SHOP = ClientRule(user="shop")
@@ -107,7 +108,8 @@ def test_pri02_the_reply_to_mail_says_the_new_priority() -> None:
 
 
 URGENT = NO_REQUESTS._replace(priority=6)
-ARRIVAL = Arrival("c.test", True, INSIDE, "mail.out.test", "Q1", "", 1.7e9, URGENT, 1.7e9, highest=0)
+CLIENT = replace(client_at(INSIDE), hello="c.test", extended=True)
+ARRIVAL = Arrival(CLIENT, "mail.out.test", "Q1", "", 1.7e9, URGENT, 1.7e9, highest=0)
 
 
 def test_pri02_pri04_the_lowered_priority_is_what_is_written() -> None:
@@ -122,7 +124,7 @@ def test_pri02_pri04_the_lowered_priority_is_what_is_written() -> None:
 
 @pytest.mark.parametrize("field", [b"Priority: urgent", b"MT-Priority: 9"])
 def test_pri02_pri05_a_field_is_lowered_without_a_word(field: bytes) -> None:
-    arrival = ARRIVAL._replace(requests=NO_REQUESTS)
+    arrival = replace(ARRIVAL, requests=NO_REQUESTS)
     made = prepare(b"From: a@b.test\r\n" + field + b"\r\n\r\n", arrival, complete=True, max_hold=1.0)
     assert isinstance(made, Prepared)
     assert made.wish.mail_class is MailClass.NORMAL

@@ -8,19 +8,19 @@ from email.utils import parsedate_to_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mta.model.envelope import ByMode, DeliverBy, MailClass
 from mta.model.reply import Reply, parse_reply
 from mta.policy import header
 from mta.policy.requests import Requests
-from mta.policy.trace import Arrival, Prepared, hello_name, prepare, received, remote_queue_id
+from mta.policy.trace import Arrival, Prepared, client_at, hello_name, prepare, received, remote_queue_id
 
 AT = 1_700_000_000.9
 DAY = 86400.0
+CLIENT = replace(client_at(ipaddress.ip_address("192.0.2.7")), hello="client.test", extended=True)
 ARRIVAL = Arrival(
-    hello="client.test",
-    extended=True,
-    peer=ipaddress.ip_address("192.0.2.7"),
+    client=CLIENT,
     hostname="mail.out.test",
     queue_id="06AN5HZ8W0ABCDEF",
     sole="",
@@ -156,7 +156,7 @@ def test_b21_hdr19_a_loop_is_refused() -> None:
 def test_hdr09_hdr10_hdr11_the_received_field() -> None:
     assert received(ARRIVAL) == RECEIVED
     peer = ipaddress.ip_address("2001:db8::1")
-    other = ARRIVAL._replace(extended=False, sole="ann@example.org", peer=peer, hello="[IPv6:::1]")
+    other = replace(ARRIVAL, client=replace(client_at(peer), hello="[IPv6:::1]"), sole="ann@example.org")
     assert received(other) == (
         b"Received: from [IPv6:::1] ([IPv6:2001:db8::1])\r\n"
         b"\tby mail.out.test with SMTP id 06AN5HZ8W0ABCDEF\r\n"
@@ -186,7 +186,7 @@ def test_hdr13_what_a_client_calls_itself_is_filtered(hello: str, name: str) -> 
 
 @given(st.text(max_size=300), st.sampled_from(["", "x" * 64 + "@" + "d" * 63 + ".test"]))
 def test_hdr13_hdr17_no_name_breaks_the_field(hello: str, sole: str) -> None:
-    field = received(ARRIVAL._replace(hello=hello, sole=sole))
+    field = received(replace(ARRIVAL, client=replace(CLIENT, hello=hello), sole=sole))
     lines = field.split(b"\r\n")
     assert [line[:1] for line in lines] == [b"R", b"\t", *([b"\t"] if sole else []), b"\t", b""]
     assert all(len(line) <= 998 for line in lines)
@@ -202,7 +202,7 @@ def test_hdr13_hdr17_no_name_breaks_the_field(hello: str, sole: str) -> None:
     ],
 )
 def test_hdr12_the_received_field_names_the_priority_of_mail(given: int | None, sole: str, said: bytes) -> None:
-    assert said + b"\tTue, 14 Nov" in received(ARRIVAL._replace(sole=sole, requests=Requests(priority=given)))
+    assert said + b"\tTue, 14 Nov" in received(replace(ARRIVAL, sole=sole, requests=Requests(priority=given)))
 
 
 # ---------------------------------------------------------------- what fields say
@@ -219,7 +219,7 @@ def test_hdr12_the_received_field_names_the_priority_of_mail(given: int | None, 
     ],
 )
 def test_pri04_a_priority_is_said_once_in_the_content(given: int | None, fields: bytes, kept: bytes, added: bytes) -> None:
-    arrival = ARRIVAL._replace(requests=Requests(priority=given))
+    arrival = replace(ARRIVAL, requests=Requests(priority=given))
     result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY, strict=False)
     assert isinstance(result, Prepared)
     assert result.by == received(arrival) + kept + OWN + added
@@ -227,7 +227,7 @@ def test_pri04_a_priority_is_said_once_in_the_content(given: int | None, fields:
 
 def test_what_says_when_a_message_is_to_be_sent_is_taken_out() -> None:
     fields = b"latest-delivery-time: 2h\r\nX: y\r\nDeferred-Delivery:\r\n 1h\r\n"
-    arrival = ARRIVAL._replace(began_at=AT - 10)
+    arrival = replace(ARRIVAL, began_at=AT - 10)
     result = prepare(fields + OWN + b"\r\n", arrival, complete=True, max_hold=DAY, strict=False)
     assert isinstance(result, Prepared)
     assert result.by == RECEIVED + b"X: y\r\n" + OWN

@@ -24,7 +24,7 @@ from mta.model.outcome import Observation, Phase, Seen
 from mta.policy import lanes
 from mta.policy.agenda import Agenda, Turn
 from mta.policy.ceilings import Ceilings
-from mta.policy.lanes import Counts, LaneRules, Order, Turns
+from mta.policy.lanes import Counts, LaneRules, Order, Turns, Waiting
 from mta.reports.drafts import Draft
 from mta.reports.stage import Reports
 from mta.smtp.inbox import Inbox
@@ -200,9 +200,8 @@ def lanes_of_urgent_mail() -> Iterator[None]:
     """No session is for urgent mail alone, and the lowest class gets the next free one."""
     real = lanes.order
 
-    def order(rules: LaneRules, cap: int, running: Counts, waiting: Sequence[bool], turns: Turns) -> Order:
-        found = real(replace(rules, urgent_reserve=0.0), cap, running, waiting, turns)
-        return Order(found.owed, found.others[::-1])
+    def order(rules: LaneRules, cap: int, running: Counts, waiting: Waiting, turns: Turns) -> Order:
+        return Order(real(structs.replace(rules, urgent_reserve=0.0), cap, running, waiting, turns).classes[::-1])
 
     with patch.object(lanes, "order", order):
         yield
@@ -241,7 +240,7 @@ def _accepted_without(**fields: None) -> Iterator[None]:
     accept = SqliteSpool.accept
 
     async def forgetful(self: SqliteSpool, message: NewMessage, content: Any, now: float) -> Any:
-        return await accept(self, replace(message, **fields), content, now)
+        return await accept(self, structs.replace(message, **fields), content, now)
 
     with patch.object(SqliteSpool, "accept", forgetful):
         yield
@@ -288,7 +287,7 @@ def dsn_loop_check() -> Iterator[None]:
 
     def mail(self: Reports, draft: Draft) -> Any:
         made = composed(self, draft)
-        return replace(made, message=replace(made.message, reverse_path=self._settings.postmaster or ""))
+        return replace(made, message=structs.replace(made.message, reverse_path=self._settings.postmaster or ""))
 
     with (
         patch.object(results, "notices_for", notices_for),

@@ -1,6 +1,8 @@
 """The mail transaction: what goes out, when, and what is made of what comes back."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -547,3 +549,26 @@ async def test_cli05_a_name_that_is_none_for_others_gives_way_to_an_address_lite
         await session.hello("EHLO")
         assert mx.commands == [f"EHLO {said}"]
         session.abort()
+
+
+# ---------------------------------------------------------------- what is left
+@pytest.mark.parametrize("quits", [True, False])
+async def test_an_ended_session_needs_no_garbage_collector(quits: bool) -> None:
+    """With thousands of destinations there are as many sessions, whose cycles would wait for a full collection."""
+    gc.disable()
+    try:
+        async with ScriptedMx() as mx:
+            session = await greeted(mx)
+            assert fact(await deliver(session)) == (Phase.FINAL, 250)
+            left = [weakref.ref(it) for it in (session, session._client, session._dialogue, session._wire, session._inbox)]
+            if quits:
+                await session.quit()
+            else:
+                session.abort()
+            del session
+            await mx.connections[0].closed.wait()
+            async with asyncio.timeout(5):
+                while any(it() is not None for it in left):
+                    await asyncio.sleep(0)
+    finally:
+        gc.enable()

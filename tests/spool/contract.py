@@ -3,10 +3,10 @@ fixture `house`. Nothing here looks behind the verbs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from mta.model.envelope import Kind, MailClass, NewRecipient, Notice
 from mta.model.lifecycle import Event, Status

@@ -1,9 +1,9 @@
 """What every spool promises of lanes, deadlines and schedules; part of `tests.spool.contract`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mta.model.envelope import ByMode, DeliverBy, Kind, MailClass, Notice
 from mta.model.lifecycle import Event, Status

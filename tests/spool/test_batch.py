@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from mta.model.lifecycle import Event, Status
 from mta.spool.base import Filter, SpoolError, SpoolFull
@@ -65,7 +66,7 @@ async def test_one_that_fails_leaves_its_neighbours(spool: SqliteSpool, statemen
 
 async def test_a_bug_in_one_leaves_its_neighbours(spool: SqliteSpool) -> None:
     broken = message(1, subject="x")
-    object.__setattr__(broken, "recipients", (None,))
+    structs.force_setattr(broken, "recipients", (None,))
     results = await asyncio.gather(put(spool, broken), put(spool, message(2)), return_exceptions=True)
     assert isinstance(results[0], AttributeError)
     assert await numbers(spool) == [2]

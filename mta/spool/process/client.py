@@ -132,7 +132,8 @@ class RemoteSpool(asyncio.Protocol):
     def _flush(self) -> None:
         """All that one turn of the loop asks for goes together, and so may share a commit."""
         out, self._out = self._out, []
-        self._transport.writelines(out)
+        if not self._transport.is_closing():
+            self._transport.writelines(out)
 
     def data_received(self, data: bytes) -> None:
         self._frames.feed(data)

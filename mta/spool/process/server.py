@@ -116,7 +116,8 @@ class SpoolServer(asyncio.Protocol):
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        self._transport.writelines(out)
+        if not self._transport.is_closing():
+            self._transport.writelines(out)
 
 
 class Bell(Doorbell):
