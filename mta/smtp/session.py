@@ -10,8 +10,7 @@ exception the connection is closed, never reset and used again.
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import cast
 
 import aiosmtplib
@@ -33,6 +32,7 @@ from mta.smtp.wire import Wire
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
 _CLOSING = 421
 _GO_AHEAD = 354
+_INTERMEDIATE = range(300, 400)
 
 
 class SmtpSession:
@@ -60,9 +60,10 @@ class SmtpSession:
         self.opened_at = asyncio.get_running_loop().time()
         self._client, self._inbox, self._hostname = client, inbox, hostname
         self._timeouts, self._contexts = timeouts, contexts
-        self._tcp = self._transport = client.tcp
+        self._tcp = client.tcp
         self._dialogue: Dialogue = client.dialogue
-        self._wire = Wire(inbox, self._tcp, self._tcp)
+        self._speak_through(self._tcp)
+        self._closing = _Closing(self.abort)
         self._over = False
         if client.secured:
             self._encrypted(cast("asyncio.Transport", client.transport))
@@ -74,13 +75,13 @@ class SmtpSession:
     # ------------------------------------------------ the dialogue, by aiosmtplib
     async def hello(self, verb: str) -> Observation:
         phase = Phase.HELO if verb == "HELO" else Phase.EHLO_TLS if self.tls else Phase.EHLO
-        with self._closed_by_exceptions():
+        with self._closing:
             answer = await self._ask(verb, self._hostname)
             self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
             return self._observed(phase, answer)
 
     async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
-        with self._closed_by_exceptions():
+        with self._closing:
             self._speak_by(self._dialogue)
             if not self._inbox.in_step:
                 return self._observed(Phase.STARTTLS, self._inbox.unasked())
@@ -115,10 +116,14 @@ class SmtpSession:
         return self.prove(demand)
 
     def _encrypted(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._wire = Wire(self._inbox, transport, self._tcp)
+        self._speak_through(transport)
         connection = transport.get_extra_info("ssl_object")
         self.tls = f"{connection.version()} {connection.cipher()[0]}"
+
+    def _speak_through(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._wire = Wire(self._inbox, transport, self._tcp)
+        self._outflow = Outflow(self._wire, self._timeouts.data)
 
     def prove(self, demand: TlsDemand) -> Observation:
         """Whether the server of an encrypted session is who it has to be; one that is not is left."""
@@ -144,7 +149,7 @@ class SmtpSession:
     async def authenticate(self, user: str, password: str) -> Observation:
         if not self.tls:
             raise RuntimeError("a password is given inside TLS alone")
-        with self._closed_by_exceptions():
+        with self._closing:
             offered = self.extensions.get("AUTH", "")
             return self._observed(Phase.AUTH, await log_in(self._say, offered, user, password))
 
@@ -170,7 +175,7 @@ class SmtpSession:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
         asked = rcpt_parameters or [()] * len(forward_paths)
         rcpts = [" ".join((f"RCPT TO:<{path}>", *of)) for path, of in zip(forward_paths, asked, strict=True)]
-        with self._closed_by_exceptions():
+        with self._closing:
             self.transactions += 1
             data = () if chunked else ("DATA",)
             return await (self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data))
@@ -189,14 +194,16 @@ class SmtpSession:
         return self._replies(first, replies, await self._command(Phase.DATA, *data))
 
     async def _pipelined(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
-        trouble = self._send(Phase.MAIL, mail, *rcpts, *data)
-        first = last = trouble if trouble is not None else await self._reply(Phase.MAIL, self._timeouts.command)
+        if (trouble := self._send(Phase.MAIL, mail, *rcpts, *data)) is not None:
+            return EnvelopeReplies(trouble, (), None)
         replies: list[Observation] = []
-        while not _ends_envelope(last) and len(replies) < len(rcpts):
-            last = await self._reply(Phase.RCPT, self._timeouts.command)
-            replies.append(last)
-        is_asked = data and not _ends_envelope(last)
-        return self._replies(first, replies, await self._reply(Phase.DATA, self._timeouts.data_init) if is_asked else None)
+        for phase in (Phase.MAIL, *(Phase.RCPT,) * len(rcpts), *(Phase.DATA,) * len(data)):
+            seen = await self._reply(phase, self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command)
+            replies.append(seen)
+            if _ends_envelope(seen):
+                break
+        last = replies.pop() if replies[-1].phase is Phase.DATA else None
+        return self._replies(replies[0], replies[1:], last)
 
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
         """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
@@ -210,10 +217,10 @@ class SmtpSession:
         return EnvelopeReplies(mail, tuple(rcpts) if _accepted(mail) else (), data)
 
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
-        with self._closed_by_exceptions():
+        with self._closing:
             if self._inbox.in_step:
                 raise RuntimeError("content is sent after a 354 alone")
-            rest = await Outflow(self._wire, self._timeouts.data).dotted(chunks)
+            rest = await self._outflow.dotted(chunks)
             if not isinstance(rest, bytes):
                 return self._stopped(Phase.BODY, rest)
             await gate()
@@ -225,7 +232,7 @@ class SmtpSession:
     async def chunks(
         self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
     ) -> Observation:
-        with self._closed_by_exceptions():
+        with self._closing:
             self._speak_by(self._wire)
             if not self._inbox.in_step:
                 return self._observed(Phase.BDAT, self._inbox.unasked())
@@ -242,7 +249,8 @@ class SmtpSession:
 
     async def _final(self) -> Observation:
         seen = await self._reply(Phase.FINAL, self._timeouts.final)
-        self._over |= _code(seen) in range(300, 400)  # no reply to a dot: the replies are shifted
+        if seen.reply is not None and seen.reply.code in _INTERMEDIATE:  # no reply to a dot: the replies are shifted
+            self._over = True
         return seen
 
     def _stopped(self, phase: Phase, answer: Answer) -> Observation:
@@ -253,13 +261,13 @@ class SmtpSession:
         return observation(phase, answer)
 
     async def no_content(self) -> None:
-        with self._closed_by_exceptions():
+        with self._closing:
             self._wire.write(b".\r\n")
             await self._reply(Phase.FINAL, self._timeouts.command)
 
     # ------------------------------------------------ between and after transactions
     async def reset(self) -> Observation:
-        with self._closed_by_exceptions():
+        with self._closing:
             return await self._command(Phase.RSET, "RSET")
 
     async def quit(self) -> None:
@@ -293,11 +301,11 @@ class SmtpSession:
         if not self._inbox.in_step:
             return self._observed(phase, self._inbox.unasked())
         self._inbox.expect(len(lines))
-        self._wire.write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
+        self._wire.write("\r\n".join((*lines, "")).encode("utf-8"))
         return None
 
     async def _reply(self, phase: Phase, timeout: float) -> Observation:
-        return self._observed(phase, await self._inbox.answer(timeout))
+        return self._observed(phase, self._inbox.take() or await self._inbox.answer(timeout))
 
     def _observed(self, phase: Phase, answer: Answer) -> Observation:
         if answer.seen is not Seen.REPLY:
@@ -310,13 +318,19 @@ class SmtpSession:
         if self._transport.get_protocol() is not protocol and not self._transport.is_closing():
             self._transport.set_protocol(protocol)
 
-    @contextmanager
-    def _closed_by_exceptions(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
+
+class _Closing:
+    """Whatever is raised inside closes the connection. Made once for a session."""
+
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self._abort = abort
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        if raised is not None:
+            self._abort()
 
 
 def handshake_failed(error: Exception | None) -> Observation:
@@ -336,7 +350,7 @@ def _accepted(seen: Observation) -> bool:
 
 def _ends_envelope(seen: Observation) -> bool:
     """No reply to a further command is to be expected, or none that could be trusted."""
-    code = _code(seen)
+    code = seen.reply.code if seen.reply is not None else None
     return code is None or code == _CLOSING or 300 <= code < 400
 
 
