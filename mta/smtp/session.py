@@ -32,7 +32,7 @@ from mta.smtp.wire import Wire
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
 _CLOSING = 421
 _GO_AHEAD = 354
-_INTERMEDIATE = range(300, 400)
+_POSITIVE, _INTERMEDIATE = range(200, 300), range(300, 400)
 
 
 class SmtpSession:
@@ -198,7 +198,8 @@ class SmtpSession:
             return EnvelopeReplies(trouble, (), None)
         replies: list[Observation] = []
         for phase in (Phase.MAIL, *(Phase.RCPT,) * len(rcpts), *(Phase.DATA,) * len(data)):
-            seen = await self._reply(phase, self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command)
+            timeout = self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command
+            seen = self._observed(phase, await self._inbox.answer(timeout))
             replies.append(seen)
             if _ends_envelope(seen):
                 break
@@ -208,7 +209,7 @@ class SmtpSession:
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
         """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
         replies are shifted, and the session is of no more use."""
-        code = _code(data)
+        code = data.reply.code if data is not None and data.reply is not None else None
         if code == _GO_AHEAD:
             self._inbox.expect()
         elif code is not None and code < 400:
@@ -227,7 +228,7 @@ class SmtpSession:
             if (answer := self._wire.news()) is not None:
                 return self._stopped(Phase.BODY, answer)
             self._wire.write(rest + b".\r\n")
-            return await self._final()
+            return self._finished(await self._inbox.answer(self._timeouts.final))
 
     async def chunks(
         self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
@@ -245,12 +246,11 @@ class SmtpSession:
             if (answer := self._wire.news()) is not None:
                 return self._stopped(Phase.BDAT, answer)
             chunks.send_last()
-            return await self._final()
+            return self._finished(await self._inbox.answer(self._timeouts.final))
 
-    async def _final(self) -> Observation:
-        seen = await self._reply(Phase.FINAL, self._timeouts.final)
-        if seen.reply is not None and seen.reply.code in _INTERMEDIATE:  # no reply to a dot: the replies are shifted
-            self._over = True
+    def _finished(self, answer: Answer) -> Observation:
+        seen = self._observed(Phase.FINAL, answer)
+        self._over |= answer.code in _INTERMEDIATE  # no reply to a dot: the replies are shifted
         return seen
 
     def _stopped(self, phase: Phase, answer: Answer) -> Observation:
@@ -305,7 +305,7 @@ class SmtpSession:
         return None
 
     async def _reply(self, phase: Phase, timeout: float) -> Observation:
-        return self._observed(phase, self._inbox.take() or await self._inbox.answer(timeout))
+        return self._observed(phase, await self._inbox.answer(timeout))
 
     def _observed(self, phase: Phase, answer: Answer) -> Observation:
         if answer.seen is not Seen.REPLY:
@@ -339,19 +339,14 @@ def handshake_failed(error: Exception | None) -> Observation:
     return Observation(Phase.TLS, seen, finding("4.7.5", text), failure(error))
 
 
-def _code(seen: Observation | None) -> int | None:
-    return seen.reply.code if seen is not None and seen.reply is not None else None
-
-
 def _accepted(seen: Observation) -> bool:
-    code = _code(seen)
-    return code is not None and 200 <= code < 300
+    return seen.reply is not None and seen.reply.code in _POSITIVE
 
 
 def _ends_envelope(seen: Observation) -> bool:
     """No reply to a further command is to be expected, or none that could be trusted."""
     code = seen.reply.code if seen.reply is not None else None
-    return code is None or code == _CLOSING or 300 <= code < 400
+    return code is None or code == _CLOSING or code in _INTERMEDIATE
 
 
 def _untrusted(seen: Observation) -> Observation:
