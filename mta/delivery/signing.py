@@ -85,8 +85,7 @@ class Signing:
 
     def signs(self, claim: Claim) -> bool:
         """Whether there may be a signature on it."""
-        then = _signed_then(claim)
-        return bool(self.keyring) if then is None else then != _NOTHING
+        return _signed_then(claim) != _NOTHING if claim.recipients[0].doubts else bool(self.keyring)
 
     async def sign(self, claim: Claim, size: int, chunks: Callable[[], AsyncIterator[bytes]]) -> Signed | Verdict:
         """`size` octets of content that `signs` is for; or why they can't be signed now."""

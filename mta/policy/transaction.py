@@ -52,7 +52,7 @@ def mail_parameters(
         return _refusal(utf8.status, f"{utf8.value}, and the server does not offer SMTPUTF8", Scope.SESSION)
     if eight_bit and "8BITMIME" not in extensions:
         return seven_bit_alone()
-    if unkept := _unkept(extensions, deliver_by, now):
+    if deliver_by is not None and (unkept := _unkept(extensions, deliver_by, now)):
         return _refusal("5.4.7", unkept, Scope.SESSION)
     promised = deliver_by is not None and deliver_by.mode is not ByMode.HANDOVER and "DELIVERBY" in extensions
     return (
@@ -142,10 +142,10 @@ def goes_in_chunks(extensions: Mapping[str, str], size: int) -> bool:
     return "CHUNKING" in extensions and size > CHUNKED_FROM
 
 
-def _unkept(extensions: Mapping[str, str], deliver_by: DeliverBy | None, now: float) -> str:
+def _unkept(extensions: Mapping[str, str], deliver_by: DeliverBy, now: float) -> str:
     """Why the server would not keep a deadline of mode R, "" if it would. What it announces is the least it takes (RFC 2852
     section 2)."""
-    if deliver_by is None or deliver_by.mode is not ByMode.RETURN:
+    if deliver_by.mode is not ByMode.RETURN:
         return ""
     if "DELIVERBY" not in extensions:
         return "the server does not offer DELIVERBY, so it can't be held to the time asked for"

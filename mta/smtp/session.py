@@ -10,7 +10,7 @@ exception the connection is closed, never reset and used again.
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import cast
 
 import aiosmtplib
@@ -33,6 +33,8 @@ _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
 _CLOSING = 421
 _GO_AHEAD = 354
 _POSITIVE, _INTERMEDIATE = range(200, 300), range(300, 400)
+_ENDING = frozenset({None, _CLOSING, *_INTERMEDIATE})
+"""In an envelope: no reply to a further command is to be expected, or none that could be trusted."""
 
 
 class SmtpSession:
@@ -162,7 +164,7 @@ class SmtpSession:
         return await self._inbox.answer(self._timeouts.command)
 
     # ------------------------------------------------ the transaction
-    async def envelope(
+    def envelope(
         self,
         reverse_path: str,
         parameters: Sequence[str],
@@ -171,40 +173,41 @@ class SmtpSession:
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
         chunked: bool = False,
-    ) -> EnvelopeReplies:
+    ) -> Coroutine[object, None, EnvelopeReplies]:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
         asked = rcpt_parameters or [()] * len(forward_paths)
         rcpts = [" ".join((f"RCPT TO:<{path}>", *of)) for path, of in zip(forward_paths, asked, strict=True)]
-        with self._closing:
-            self.transactions += 1
-            data = () if chunked else ("DATA",)
-            return await (self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data))
+        data = () if chunked else ("DATA",)
+        self.transactions += 1
+        return self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data)
 
     async def _one_by_one(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
-        first = await self._command(Phase.MAIL, mail)
-        replies: list[Observation] = []
-        if not _accepted(first):
-            return EnvelopeReplies(first, (), None)
-        for rcpt in rcpts:
-            replies.append(await self._command(Phase.RCPT, rcpt))
-            if _ends_envelope(replies[-1]):
-                break
-        if not data or _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
-            return EnvelopeReplies(first, tuple(replies), None)
-        return self._replies(first, replies, await self._command(Phase.DATA, *data))
+        with self._closing:
+            first = await self._command(Phase.MAIL, mail)
+            replies: list[Observation] = []
+            if not _accepted(first):
+                return EnvelopeReplies(first, (), None)
+            for rcpt in rcpts:
+                replies.append(await self._command(Phase.RCPT, rcpt))
+                if _ends_envelope(replies[-1]):
+                    break
+            if not data or _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
+                return EnvelopeReplies(first, tuple(replies), None)
+            return self._replies(first, replies, await self._command(Phase.DATA, *data))
 
     async def _pipelined(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
-        if (trouble := self._send(Phase.MAIL, mail, *rcpts, *data)) is not None:
-            return EnvelopeReplies(trouble, (), None)
-        replies: list[Observation] = []
-        for phase in (Phase.MAIL, *(Phase.RCPT,) * len(rcpts), *(Phase.DATA,) * len(data)):
-            timeout = self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command
-            seen = self._observed(phase, await self._inbox.answer(timeout))
-            replies.append(seen)
-            if _ends_envelope(seen):
-                break
-        last = replies.pop() if replies[-1].phase is Phase.DATA else None
-        return self._replies(replies[0], replies[1:], last)
+        with self._closing:
+            if (trouble := self._send(Phase.MAIL, mail, *rcpts, *data)) is not None:
+                return EnvelopeReplies(trouble, (), None)
+            replies: list[Observation] = []
+            for phase in (Phase.MAIL, *(Phase.RCPT,) * len(rcpts), *(Phase.DATA,) * len(data)):
+                timeout = self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command
+                answer = await self._inbox.answer(timeout)
+                replies.append(self._observed(phase, answer))
+                if answer.code in _ENDING:
+                    break
+            last = replies.pop() if replies[-1].phase is Phase.DATA else None
+            return self._replies(replies[0], replies[1:], last)
 
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
         """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
@@ -344,9 +347,7 @@ def _accepted(seen: Observation) -> bool:
 
 
 def _ends_envelope(seen: Observation) -> bool:
-    """No reply to a further command is to be expected, or none that could be trusted."""
-    code = seen.reply.code if seen.reply is not None else None
-    return code is None or code == _CLOSING or code in _INTERMEDIATE
+    return seen.reply is None or seen.reply.code in _ENDING
 
 
 def _untrusted(seen: Observation) -> Observation:
