@@ -30,13 +30,11 @@ class Alarms:
         `ways`, where that is due at `now`. Who is called for a recipient anyway hears of the server so."""
         if claim.kind not in (Kind.MAIL, Kind.DSN):
             return list(results)
-        return [self._raised(claim, it, ways, now) for it in results]
+        return [self._raised(claim, it, ways, now) if it.category == Category.REPUTATION else it for it in results]
 
     def _raised(self, claim: Claim, result: RecipientResult, ways: tuple[Notice, ...], now: float) -> RecipientResult:
         is_told = result.event not in (Event.DEFERRED, Event.REFUSED) or not result.counted
-        if result.category != Category.REPUTATION or is_told:
-            return result
-        if not self.is_due(_operator(result.host) or claim.destination, now):
+        if is_told or not self.is_due(_operator(result.host) or claim.destination, now):
             return result
         return replace(result, notices=(*result.notices, *ways))
 

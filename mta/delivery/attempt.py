@@ -8,38 +8,38 @@ looked at before each host and just before MAIL (RFC 2852 section 4.1): what it 
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mta.delivery.complaints import Complaints
-from mta.delivery.crowd import Crowd
 from mta.delivery.hosts import Endpoint, HostMemory
 from mta.delivery.letter import Letters
 from mta.delivery.opening import Opener
 from mta.delivery.results import Conclusion, too_late
 from mta.delivery.route import Router
-from mta.delivery.transaction import Result, Transaction, parameters
-from mta.model.envelope import Kind
+from mta.delivery.transaction import Mark, Result, Transaction, parameters
 from mta.model.outcome import Action, Change, Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
 from mta.policy.candidates import Candidate
 from mta.policy.classify import Situation, classify
+from mta.policy.crowding import crowded
 from mta.policy.exhausted import exhausted
 from mta.policy.relays import softened
 from mta.policy.tls import NO_NEEDS, Needs, in_words
 from mta.policy.transaction import no_time_left, recipients_per_transaction, tells_relay, tells_success
 from mta.policy.utf8 import together
+from mta.ports.scheduling import Crowded
 from mta.ports.smtp import NO_SUCH_SOURCE, Session, Sessions
 from mta.ports.system import Clock
 from mta.spool.base import Claim, ClaimedRecipient, Spool, Trial
 
 TIME_LIMIT = 900.0
 """Seconds after which an attempt goes to no further host."""
-
-Mark = Callable[[Sequence[ClaimedRecipient], Session, str], Awaitable[None]]
-"""The gate before the final dot, with the keys that signed the content: durable, or it raises."""
+WAIT = 10.0
+"""Seconds after which mail that found a crowd is tried again at the latest; the sessions before it end sooner or later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,7 @@ class Means:
     complaints: Complaints
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct, eq=False):
     """`run` once. `conclusions` by recipient id, `trials` the hosts that were tried in vain on the way."""
 
     means: Means
@@ -67,15 +66,17 @@ class Attempt:
     """How long a host rests after its n-th failure in a row, in seconds."""
     heeds: float
     """For how many seconds the rest of a host is heeded: 0 in the last attempt, which is a real one."""
+    needs: Needs
     brief: float = 0.0
     """How long mail waits that found too many of our sessions there, in seconds."""
-    conclusions: dict[int, Conclusion] = field(default_factory=dict)
-    trials: list[Trial] = field(default_factory=list)
+    conclusions: dict[int, Conclusion] = {}
+    trials: list[Trial] = []
     trouble: Verdict | None = None
     """The verdict on the destination as a whole."""
     contents: int = 0
     """How often content was sent."""
-    crowd: Crowd = field(default_factory=Crowd)
+    crowding: Crowded | None = None
+    """The last refusal because of our own other sessions."""
     hop: str = ""
     """What the latest session belongs to in `means.sessions`."""
     _session: Session | None = None
@@ -83,29 +84,29 @@ class Attempt:
     _later: bool = False
     _required: bool = False
     """Encryption with the host that is being tried."""
-    _unfit: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    _unfit: dict[tuple[str, str], Verdict] = {}
     """By hop and address: hosts that can't take this mail."""
 
     async def run(self) -> None:
         try:
-            await self._run()
+            destination, router = self.claim.destination, self.means.router
+            hop = router.hop(destination)
+            if (session := self._at_hand(hop)) and self._is_said(session, await self._with_session(session, set())):
+                return
+            candidates = await router.candidates(destination)
+            if isinstance(candidates, Verdict):
+                self._conclude_rest(candidates, Conclusion(candidates))
+                return
+            ordered = self._doubtful_host_first(candidates)
+            other = self._hop_of(ordered[0])
+            session = self._at_hand(other) if other != hop else None
+            if session and self._is_said(session, await self._with_session(session, set())):
+                return
+            await self._walk(ordered)
         finally:
             if self._session is not None:  # an exception or a cancellation: nothing is known of its state
                 self._session.abort()
                 self.means.sessions.dismiss(self.hop, self._session)
-
-    async def _run(self) -> None:
-        hop = self.means.router.hop(self.claim.destination)
-        if await self._with_session_at_hand(hop):
-            return
-        candidates = await self.means.router.candidates(self.claim.destination)
-        if isinstance(candidates, Verdict):
-            self._conclude_rest(candidates, Conclusion(candidates))
-            return
-        ordered = self._doubtful_host_first(candidates)
-        if (other := self._hop_of(ordered[0])) != hop and await self._with_session_at_hand(other):
-            return
-        await self._walk(ordered)
 
     @property
     def open(self) -> list[ClaimedRecipient]:
@@ -113,42 +114,31 @@ class Attempt:
         return [it for it in self.claim.recipients if it.id not in self.conclusions]
 
     @property
-    def _needs(self) -> Needs:
-        """A report of what became of a message goes on without what the message needed (RFC 8689 section 5)."""
-        kind = self.claim.kind
-        required = self.claim.require_tls and kind is not Kind.DSN
-        return Needs(required, self.claim.tls_optional, kind is not Kind.TLS_REPORT)
-
-    @property
     def _done(self) -> bool:
-        return self._later or not self.open
-
-    @property
-    def _relayed(self) -> bool:
-        return self.means.router.route(self.claim.destination).relayed
+        return self._later or len(self.conclusions) == len(self.claim.recipients)
 
     # ------------------------------------------------ hosts
     def _hop_of(self, candidate: Candidate) -> str:
         return candidate.hop or self.claim.destination
 
-    async def _with_session_at_hand(self, hop: str) -> bool:
-        """An idle session carries the mail if it can; that it has ended meanwhile is no host's failure. Whether all is
-        said. One that others opened is not for mail with needs of its own."""
+    def _at_hand(self, hop: str) -> Session | None:
+        """An idle session that can carry the mail. One that others opened is not for mail with needs of its own."""
         self.hop = hop
-        session = self.means.sessions.take(hop) if self._needs == NO_NEEDS else None
+        session = self.means.sessions.take(hop) if self.needs == NO_NEEDS else None
         if session is None:
-            return False
-        if not self.means.opener.may_use(session, hop, self.claim.destination):
-            self.means.sessions.dismiss(hop, session)
-            return False
+            return None
         doubtful = self.claim.recipients[0].remote_address
-        if doubtful and doubtful != session.address:
+        enough = self.means.opener.may_use(session, hop, self.claim.destination)
+        if not enough or (doubtful and doubtful != session.address):
             self.means.sessions.dismiss(hop, session)
-            return False
-        verdict = await self._with_session(session, set())
+            return None
+        return session
+
+    def _is_said(self, session: Session, verdict: Verdict | None) -> bool:
+        """Whether all is, after a session at hand came to `verdict`: that it has ended meanwhile is no host's failure."""
         if verdict is not None and verdict.phase is Phase.MAIL:
             if verdict.disposition is Disposition.PERMANENT:  # ours, from what it offers: it need not be asked again
-                self._unfit[hop, session.address] = verdict
+                self._unfit[self.hop, session.address] = verdict
             else:
                 self.trials.pop()
         return self._done
@@ -169,16 +159,16 @@ class Attempt:
                 continue
             if asyncio.get_running_loop().time() >= end:
                 break
-            if self._out_of_time():
+            if self._out_of_time(self.clock.now()):
                 return
             verdict = await self._at_host(candidate)
             if self._done or verdict is None:
                 return
             verdicts.append(verdict)
             self.means.complaints.hear(candidate, verdict)
-            if self._out_of_time():
+            if self._out_of_time(self.clock.now()):
                 return
-            if not self.crowd.met(verdict):
+            if not self._met_crowd(verdict):
                 self._blame(candidate, verdict)
         self._exhausted(verdicts, waits if len(waits) == len(verdicts) else [])
 
@@ -205,9 +195,9 @@ class Attempt:
         try:
             async with asyncio.timeout(by.at - self.clock.now() if by is not None and by.fails else None):
                 destination, opener = self.claim.destination, self.means.opener
-                plan = await opener.plan(destination, candidate, self._needs)
+                plan = await opener.plan(destination, candidate, self.needs)
                 self._required = plan.demand.required
-                return await opener.open(destination, self.hop, candidate, changes, plan, self._needs)
+                return await opener.open(destination, self.hop, candidate, changes, plan, self.needs)
         except TimeoutError:
             reply = finding("4.4.7", "the deadline came before the server was ready")
             return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.4.7", reply, Phase.CONNECT)
@@ -217,7 +207,8 @@ class Attempt:
         left; None with recipients open: the same host again, over a new connection."""
         self._session, self._required = session, session.demand.required
         while True:
-            result = Result() if self._out_of_time() else await self._transaction(session, changes)
+            todo = await self._prepared(session, changes)
+            result = todo if isinstance(todo, Result) else await todo.run()
             self._record(result, session)
             if result.change is None or not await self._changed(session, result.change, changes):
                 break
@@ -249,8 +240,8 @@ class Attempt:
         return False
 
     def _leave(self, session: Session, result: Result) -> None:
-        """A session in step is kept until the result is recorded (`part`), another one let go."""
-        if session.usable and result.host is None and result.change is None:
+        """A session that goes on is kept until the result is recorded (`part`), another one let go."""
+        if result.host is None and result.change is None:
             self._kept = session, result.open_transaction
         else:
             self.means.sessions.dismiss(self.hop, session)
@@ -262,7 +253,7 @@ class Attempt:
         if self._kept is None:
             return
         (session, is_open), self._kept = self._kept, None
-        if self._needs.lifts:  # what it was opened under is less than other mail may need
+        if self.needs.lifts:  # what it was opened under is less than other mail may need
             self.means.sessions.dismiss(self.hop, session)
         elif not is_open or await self._reset(session):
             self.means.sessions.give(self.hop, session)
@@ -282,12 +273,15 @@ class Attempt:
             self.means.hosts.blame(candidate.endpoint, verdict, self.rest(failures))
 
     def _look_for_crowd(self, verdict: Verdict, session: Session | None = None) -> None:
-        """`session`: the one it was said on, where it had begun."""
+        """`session`: the one it was said on, where it had begun. With no other connection there is no crowd, whatever is
+        said."""
+        if crowded(verdict, fresh=session is None or session.transactions <= 1):
+            others = self.means.sessions.open(self.hop) - (self._session is not None)
+            if others > 0:
+                self.crowding = Crowded(self.hop, others, str(verdict.reply))
 
-        def others() -> int:
-            return self.means.sessions.open(self.hop) - (self._session is not None)
-
-        self.crowd.look(self.hop, verdict, others, fresh=session is None or session.transactions <= 1)
+    def _met_crowd(self, verdict: Verdict) -> bool:
+        return self.crowding is not None and crowded(verdict)
 
     def _doubtful_host_first(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         doubtful = self.claim.recipients[0].remote_address
@@ -295,31 +289,34 @@ class Attempt:
         return sorted(candidates, key=lambda it: it.address != doubtful) if doubtful else candidates
 
     # ------------------------------------------------ transactions
-    async def _transaction(self, session: Session, changes: set[Change]) -> Result:
-        recipients = together(self.open, message=self.claim.utf8)[: recipients_per_transaction(session.extensions)]
-        letter = await self.means.letters.write(self.claim, recipients, session.extensions)
+    async def _prepared(self, session: Session, changes: set[Change]) -> Transaction | Result:
+        """What is to be sent on `session`; or why nothing is."""
+        claim = self.claim
+        recipients = together(self.open, message=claim.utf8)[: recipients_per_transaction(session.extensions)]
+        letter = await self.means.letters.write(claim, recipients, session.extensions)
+        now = self.clock.now()  # some of it may have gone by with the letter
+        if self._out_of_time(now):
+            return Result()
         if isinstance(letter, Verdict):
             return _not_here(letter, recipients)
-        asked = parameters(self.claim, recipients, letter, session, changes, self.clock.now())
+        asked = parameters(claim, recipients, letter, session, changes, now)
         if isinstance(asked, Verdict):
             return _not_here(asked, recipients)
-        traced = tells_relay(self.claim.deliver_by, asked[0], self.clock.now())
-        relayed = [it.id for it, of in zip(recipients, asked[1], strict=True) if traced or tells_success(it.notify, of)]
-        transaction = Transaction(
-            self.claim,
+        of_mail, of_rcpts = asked
+        traced = tells_relay(claim.deliver_by, of_mail, now)
+        relayed = [it.id for it, of in zip(recipients, of_rcpts, strict=True) if traced or tells_success(it.notify, of)]
+        return Transaction(
+            claim,
             letter,
             session,
             recipients,
-            *asked,
+            of_mail,
+            of_rcpts,
             frozenset(changes),
-            self.hop != self.claim.destination,
-            lambda accepted: self.mark(accepted, session, letter.signed),
+            self.hop != claim.destination,
+            self.mark,
+            Result(relayed=frozenset(relayed), signed=letter.signed),
         )
-        result = await transaction.run()
-        result.relayed, result.signed = frozenset(relayed), letter.signed
-        if not (result.verdicts or result.later or result.host or result.change):
-            result.host = _senseless()
-        return result
 
     def _record(self, result: Result, session: Session) -> None:
         self.contents += result.content
@@ -336,7 +333,8 @@ class Attempt:
             )
             if verdict.scope is Scope.DESTINATION and verdict.disposition is Disposition.TRANSIENT:
                 self.trouble = verdict
-        self._later = result.host is None and result.change is None and bool(self.open)
+        unsaid = len(self.conclusions) < len(self.claim.recipients)
+        self._later = unsaid and result.host is None and result.change is None
 
     def _tried(self, host: str, address: str, tls: str, verdict: Verdict) -> None:
         self.trials.append(Trial(host, address, tls, verdict.phase, verdict.reply))
@@ -344,10 +342,10 @@ class Attempt:
     # ------------------------------------------------ the end
     def _exhausted(self, verdicts: Sequence[Verdict], waits: Sequence[float]) -> None:
         """No host is left. `waits`: all of them rest, nothing was tried, for so long."""
-        if self._relayed:
+        if self.means.router.route(self.claim.destination).relayed:
             verdicts = [softened(it) for it in verdicts]
         verdict, refusals = exhausted(verdicts, max(it.refusals for it in self.claim.recipients))
-        if self._needs != NO_NEEDS:  # other mail may be let in
+        if self.needs != NO_NEEDS:  # other mail may be let in
             verdict = replace(verdict, scope=Scope.TRANSACTION)
         last = self.trials.pop() if self.trials else None
         self._conclude_rest(
@@ -358,8 +356,8 @@ class Attempt:
                 address=last.address if last else "",
                 tls=last.tls if last else "",
                 refusals=refusals,
-                counted=not (waits or self.crowd.met(verdict)),
-                at_least=min(waits, default=self.brief if self.crowd.met(verdict) else 0.0),
+                counted=not (waits or self._met_crowd(verdict)),
+                at_least=min(waits, default=self.brief if self._met_crowd(verdict) else 0.0),
             ),
         )
 
@@ -369,10 +367,9 @@ class Attempt:
         if verdict.disposition is Disposition.TRANSIENT and verdict.scope is Scope.DESTINATION:
             self.trouble = verdict
 
-    def _out_of_time(self) -> bool:
+    def _out_of_time(self, now: float) -> bool:
         """Whether the deadline leaves no time for one more transaction: then what is open goes back, to be ended there.
         Hosts tried before count as an attempt, and what was answered last is kept."""
-        now = self.clock.now()
         if not no_time_left(self.claim.deliver_by, now):
             return False
         last = self.trials.pop() if self.trials else None
@@ -386,8 +383,3 @@ def _not_here(verdict: Verdict, recipients: Sequence[ClaimedRecipient]) -> Resul
     if verdict.scope is Scope.SESSION:
         return Result(host=verdict)
     return Result(verdicts={it.id: verdict for it in recipients})
-
-
-def _senseless() -> Verdict:
-    reply = finding("4.5.0", "the server's replies decide nothing about the recipients")
-    return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.5.0", reply, Phase.DATA)

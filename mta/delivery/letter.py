@@ -4,11 +4,12 @@ the keys that sign it, so that a retry after a doubt sends the same (RFC 1047, R
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import Struct
 
 from mta.delivery.conversion import seven_bit
-from mta.delivery.signing import Signing
+from mta.delivery.signing import Pieces, Signing
 from mta.model.outcome import Verdict
 from mta.policy.outline import Unencodable
 from mta.policy.transaction import seven_bit_alone
@@ -37,25 +38,19 @@ class Letters:
         self, claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]
     ) -> Letter | Verdict:
         """For a server that offers `extensions`; or why it can't have this content."""
-        letter = Letter(claim.size, claim.eight_bit, lambda: self._content(claim))
-        if letter.eight_bit and "8BITMIME" not in extensions and _is_taken(claim, recipients, extensions):
+        content = partial(Pieces, claim.content) if claim.content else partial(self.spool.content, claim.queue_id)
+        letter = Letter(claim.size, claim.eight_bit, content)
+        if claim.eight_bit and "8BITMIME" not in extensions and _is_taken(claim, recipients, extensions):
             converted = await _converted(letter)
-            return converted if isinstance(converted, Verdict) else await self._signed(claim, converted)
-        return await self._signed(claim, letter)
-
-    def _content(self, claim: Claim) -> AsyncIterator[bytes]:
-        return _at_hand(claim.content) if claim.content else self.spool.content(claim.queue_id)
-
-    async def _signed(self, claim: Claim, letter: Letter) -> Letter | Verdict:
-        """Over the octets that would be sent without."""
+            if isinstance(converted, Verdict):
+                return converted
+            letter = converted
+        if not self.signing.signs(claim):
+            return letter
         signed = await self.signing.sign(claim, letter.size, letter.chunks)
         if isinstance(signed, Verdict):
             return signed
         return Letter(letter.size + len(signed.head), letter.eight_bit, signed.chunks, signed.keys)
-
-
-async def _at_hand(content: bytes) -> AsyncIterator[bytes]:
-    yield content
 
 
 def _is_taken(claim: Claim, recipients: Sequence[ClaimedRecipient], extensions: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ import math
 from msgspec import Struct
 
 from mta.model.category import Category
-from mta.model.envelope import DeliverBy, MailClass, Notice
+from mta.model.envelope import DeliverBy, Kind, MailClass, Notice
 from mta.model.lifecycle import Event, Status
 from mta.model.outcome import Disposition, Phase, Scope, Verdict
 from mta.model.reply import finding
@@ -14,6 +14,7 @@ from mta.policy import schedule
 from mta.policy.compose import date_time
 from mta.policy.notices import notices_for
 from mta.policy.schedule import RetryPolicy
+from mta.policy.tls import Needs
 from mta.policy.trace import remote_queue_id
 from mta.policy.wisdom import category
 from mta.spool.base import Claim, ClaimedRecipient, RecipientResult, Trial
@@ -133,10 +134,15 @@ def rests_heeded(claim: Claim, now: float) -> float:
 def given_up_in_doubt(claim: Claim, policy: RetryPolicy, now: float) -> bool:
     """A give-up, by age or by attempts, that came while in doubt ends the doubt without one more copy (interface.md
     section 4)."""
-    return all(
-        it.status is Status.IN_DOUBT and schedule.used_up(policy, it.attempts, claim.expires_at, now)
-        for it in claim.recipients
-    )
+    for it in claim.recipients:
+        if it.status is not Status.IN_DOUBT or not schedule.used_up(policy, it.attempts, claim.expires_at, now):
+            return False
+    return True
+
+
+def needs(claim: Claim) -> Needs:
+    """A report of what became of a message goes on without what the message needed (RFC 8689 section 5)."""
+    return Needs(claim.require_tls and claim.kind is not Kind.DSN, claim.tls_optional, claim.kind is not Kind.TLS_REPORT)
 
 
 # ---------------------------------------------------------------- deadlines

@@ -36,8 +36,9 @@ class Router:
 
     def hop(self, destination: str) -> str:
         """Whose sessions its mail goes by, if one is at hand."""
-        route = self.route(destination)
-        return route.hop(route.vias[0], self._level(destination)) or destination
+        route = self.destinations.route(destination)
+        first = route.vias[0]
+        return destination if first is None else route.hop(first, self._level(destination))
 
     async def candidates(self, destination: str) -> Sequence[Candidate] | Verdict:
         """The addresses to try, best first; never empty. What is no mail domain is none to a relay either."""

@@ -8,6 +8,7 @@ be signed waits: it never leaves unsigned, and is not refused.
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from msgspec import Struct
 
@@ -61,17 +62,34 @@ class Signed(Struct, frozen=True):
     chunks: Callable[[], AsyncIterator[bytes]]
 
 
+class Pieces:
+    """Content that is in memory. An async generator would do the same, but the loop keeps book of each of those."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = iter(pieces)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
+
+
 @dataclass(slots=True)
 class Signing:
     """`keyring` may be replaced at any time."""
 
     keyring: Keyring = field(default_factory=Keyring)
 
+    def signs(self, claim: Claim) -> bool:
+        """Whether there may be a signature on it."""
+        return _signed_then(claim) != _NOTHING if claim.recipients[0].doubts else bool(self.keyring)
+
     async def sign(self, claim: Claim, size: int, chunks: Callable[[], AsyncIterator[bytes]]) -> Signed | Verdict:
-        """`size` octets of content; or why they can't be signed now."""
+        """`size` octets of content that `signs` is for; or why they can't be signed now."""
         keyring, then = self.keyring, _signed_then(claim)
-        if then == _NOTHING or (then is None and not keyring):
-            return Signed(b"", "", chunks)
         reading, kept = Reading(), list[bytes]()
         try:
             async for chunk in chunks():
@@ -85,7 +103,9 @@ class Signing:
             return _unsigned(str(error))
         keys, told = _keys(keyring, reading.author or "", then)
         head = _head(digest, keys, claim.accepted_at)
-        return head if isinstance(head, Verdict) else Signed(head, told, _behind(head, kept, chunks))
+        if isinstance(head, Verdict):
+            return head
+        return Signed(head, told, partial(Pieces, head, *kept) if kept else partial(_behind, head, chunks))
 
 
 def _signed_then(claim: Claim) -> str | None:
@@ -116,19 +136,10 @@ def _head(digest: Digest, keys: Iterable[Signer], at: float) -> bytes | Verdict:
     return b"".join(fields)
 
 
-def _behind(
-    head: bytes, kept: list[bytes], chunks: Callable[[], AsyncIterator[bytes]]
-) -> Callable[[], AsyncIterator[bytes]]:
-    async def whole() -> AsyncIterator[bytes]:
-        yield head
-        if kept:
-            for chunk in kept:
-                yield chunk
-            return
-        async for chunk in chunks():
-            yield chunk
-
-    return whole
+async def _behind(head: bytes, chunks: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    yield head
+    async for chunk in chunks():
+        yield chunk
 
 
 def _unsigned(why: str) -> Verdict:

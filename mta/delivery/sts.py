@@ -16,6 +16,7 @@ import asyncio
 import json
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mta.model.address import AddressError, check_domain
 from mta.model.events import Encrypted, Trouble
@@ -272,6 +273,7 @@ def _read_new(fetched: Fetched, published: str, now: float, used_at: float) -> H
         return Fetched(TlsResult.STS_POLICY_INVALID, detail=f"not valid: {flaw}")
 
 
+@lru_cache(maxsize=DOMAINS_KEPT)
 def _policy_domain(domain: str) -> str | None:
     """In A-labels; None for what can't have a policy, such as an address literal."""
     try:

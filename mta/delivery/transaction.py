@@ -6,11 +6,14 @@ the last chunk. What is left without a verdict is the caller's to try elsewhere 
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mta.delivery.letter import Letter
 from mta.model.envelope import Kind
-from mta.model.outcome import Action, Change, Observation, Phase, Ruling, Verdict
+from mta.model.outcome import Action, Change, Disposition, Observation, Phase, Ruling, Scope, Verdict
+from mta.model.reply import finding
 from mta.policy.classify import Situation, classify
 from mta.policy.tls import requiretls
 from mta.policy.transaction import (
@@ -25,16 +28,16 @@ from mta.policy.utf8 import need
 from mta.ports.smtp import EnvelopeReplies, Session
 from mta.spool.base import Claim, ClaimedRecipient
 
-Gate = Callable[[Sequence[ClaimedRecipient]], Awaitable[None]]
+Mark = Callable[[Sequence[ClaimedRecipient], Session, str], Awaitable[None]]
+"""The gate before the final dot, with the keys that signed the content: durable, or it raises."""
 
 
-@dataclass(slots=True)
-class Result:
+class Result(Struct, eq=False):
     """What a transaction came to. `verdicts` by recipient id; `later` are those the server wants in the next transaction;
     `host` is a verdict on the host itself (try the next one); `change` asks for the same host again."""
 
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
-    later: list[ClaimedRecipient] = field(default_factory=list)
+    verdicts: dict[int, Verdict] = {}
+    later: list[ClaimedRecipient] = []
     host: Verdict | None = None
     change: Change | None = None
     relayed: frozenset[int] = frozenset()
@@ -75,12 +78,11 @@ def parameters(
     if Change.WITHOUT_PARAMETERS in changes:
         return required_only(of_mail), ((),) * len(recipients)
     deadline = claim.deliver_by if claim.reverse_path else None  # else there is nobody to give its word to
-    of_rcpts = (rcpt_parameters(session.extensions, deadline, now, it.notify, it.orcpt) for it in recipients)
+    of_rcpts = [rcpt_parameters(session.extensions, deadline, now, it.notify, it.orcpt) for it in recipients]
     return (*of_mail, *dsn_parameters(session.extensions, claim.ret, claim.envid)), tuple(of_rcpts)
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct, eq=False):
     """One try: recipients of one claim on one session."""
 
     claim: Claim
@@ -92,58 +94,64 @@ class Transaction:
     changes: frozenset[Change]
     relay: bool
     """The server is a relay of ours."""
-    gate: Gate
-    result: Result = field(default_factory=Result)
-    accepted: list[ClaimedRecipient] = field(default_factory=list)
+    mark: Mark
+    result: Result
+    accepted: list[ClaimedRecipient] = []
 
     async def run(self) -> Result:
-        replies = await self.session.envelope(
-            self.claim.reverse_path,
-            self.parameters,
-            [recipient.address for recipient in self.recipients],
-            pipelined=self._pipelined,
-            rcpt_parameters=self.rcpt_parameters,
-            chunked=self._chunked,
-        )
-        if self._mail(replies) and self._rcpts(replies):
-            await (self._chunks() if self._chunked else self._data(replies))
-        return self.result
-
-    @property
-    def _pipelined(self) -> bool:
-        return "PIPELINING" in self.session.extensions and Change.UNPIPELINED not in self.changes
-
-    @property
-    def _chunked(self) -> bool:
-        return goes_in_chunks(self.session.extensions, self.letter.size) and Change.WITH_DATA not in self.changes
-
-    def _ruling(self, observation: Observation, of_rcpt: Sequence[str] = ()) -> Ruling:
+        session, result, extensions = self.session, self.result, self.session.extensions
+        pipelined = "PIPELINING" in extensions and Change.UNPIPELINED not in self.changes
+        chunked = goes_in_chunks(extensions, self.letter.size) and Change.WITH_DATA not in self.changes
         situation = Situation(
             parameters=droppable(self.parameters),
-            rcpt_parameters=bool(of_rcpt),
-            pipelined=self._pipelined,
-            accepted=len(self.accepted),
-            starttls_offered="STARTTLS" in self.session.extensions,
-            tls=bool(self.session.tls),
+            pipelined=pipelined,
+            starttls_offered="STARTTLS" in extensions,
+            tls=bool(session.tls),
             repeated=self.changes,
             relay=self.relay,
         )
-        return classify(observation, situation)
+        replies = await session.envelope(
+            self.claim.reverse_path,
+            self.parameters,
+            [it.address for it in self.recipients],
+            pipelined=pipelined,
+            rcpt_parameters=self.rcpt_parameters,
+            chunked=chunked,
+        )
+        is_open = self._mail(replies, situation) and self._rcpts(replies, situation)
+        if is_open and (chunked or self._data(replies, situation)):
+            if self.accepted:
+                result.content, content = True, self.letter.chunks()
+                if chunked:
+                    observation = await session.chunks(content, self._gate, pipelined=pipelined)
+                else:
+                    observation = await session.content(content, self._gate)
+                self._concluded(observation, situation)
+            elif not chunked:
+                await session.no_content()
+                result.open_transaction = False
+        if not (result.verdicts or result.later or result.host or result.change):
+            result.host = _senseless()
+        return result
+
+    def _gate(self) -> Awaitable[None]:
+        return self.mark(self.accepted, self.session, self.letter.signed)
 
     # ------------------------------------------------ MAIL, RCPT, DATA
-    def _mail(self, replies: EnvelopeReplies) -> bool:
+    def _mail(self, replies: EnvelopeReplies, situation: Situation) -> bool:
         """Whether the transaction is open."""
-        ruling = self._ruling(replies.mail)
+        ruling = classify(replies.mail, situation)
         if ruling.action is Action.GO:
             self.result.open_transaction = True
             return True
         self._apply(ruling, self.recipients)
         return False
 
-    def _rcpts(self, replies: EnvelopeReplies) -> bool:
+    def _rcpts(self, replies: EnvelopeReplies, situation: Situation) -> bool:
         """Whether the session lives on; sorts the recipients."""
         for recipient, asked, observation in zip(self.recipients, self.rcpt_parameters, replies.rcpts, strict=False):
-            ruling = self._ruling(observation, asked)
+            of_rcpt = replace(situation, rcpt_parameters=bool(asked), accepted=len(self.accepted))
+            ruling = classify(observation, of_rcpt)
             if ruling.action is Action.GO:
                 self.accepted.append(recipient)
             elif ruling.change is Change.NEXT_TRANSACTION:
@@ -154,34 +162,20 @@ class Transaction:
                     return False
         return True
 
-    async def _data(self, replies: EnvelopeReplies) -> None:
+    def _data(self, replies: EnvelopeReplies, situation: Situation) -> bool:
+        """Whether the server waits for content."""
         if replies.data is None:
-            return
-        ruling = self._ruling(replies.data)
-        if ruling.action is not Action.GO:
-            self._apply(ruling, self.accepted)
-        elif self.accepted:
-            await self._content()
-        else:
-            await self.session.no_content()
-            self.result.open_transaction = False
+            return False
+        ruling = classify(replies.data, situation)
+        if ruling.action is Action.GO:
+            return True
+        self._apply(ruling, self.accepted)
+        return False
 
-    async def _content(self) -> None:
-        self.result.content = True
-        self._concluded(await self.session.content(self.letter.chunks(), lambda: self.gate(self.accepted)))
-
-    async def _chunks(self) -> None:
-        if not self.accepted:
-            return
-        self.result.content = True
-        content, pipelined = self.letter.chunks(), self._pipelined
-        self._concluded(await self.session.chunks(content, lambda: self.gate(self.accepted), pipelined=pipelined))
-
-    def _concluded(self, observation: Observation) -> None:
-        ruling = self._ruling(observation)
+    def _concluded(self, observation: Observation, situation: Situation) -> None:
         if observation.phase is Phase.FINAL:
             self.result.open_transaction = False
-        self._apply(ruling, self.accepted)
+        self._apply(classify(observation, situation), self.accepted)
 
     def _apply(self, ruling: Ruling, recipients: Sequence[ClaimedRecipient]) -> None:
         """A ruling reaches the recipients in its scope, or the host."""
@@ -193,3 +187,7 @@ class Transaction:
             for recipient in recipients:
                 self.result.verdicts.setdefault(recipient.id, ruling.verdict)
 
+
+def _senseless() -> Verdict:
+    reply = finding("4.5.0", "the server's replies decide nothing about the recipients")
+    return Verdict(Disposition.TRANSIENT, Scope.SESSION, "4.5.0", reply, Phase.DATA)

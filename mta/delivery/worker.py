@@ -8,12 +8,12 @@ What was stopped before the final dot goes back uncounted; what is past it is aw
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from mta.delivery.alarms import Alarms
-from mta.delivery.attempt import Attempt, Means
-from mta.delivery.crowd import WAIT
-from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, rests_heeded, result
+from mta.delivery.attempt import WAIT, Attempt, Means
+from mta.delivery.results import Conclusion, ResultRules, expired, given_up_in_doubt, needs, rests_heeded, result
 from mta.model.envelope import MailClass
 from mta.model.events import Attempted, Settled, Trouble
 from mta.model.lifecycle import Status
@@ -47,8 +47,8 @@ GRACE = 2.0
 """Seconds in which what a stop has ended gives its claim back, also where it waits for nothing else."""
 PERSIST_INTERVAL = 1.0
 """Seconds between two tries to record a result."""
-OUTCOMES = {Status.PENDING: "deferred"}
-"""What a settled status is called in the log, where it has another name than the status."""
+OUTCOMES = {it: it.value for it in Status} | {Status.PENDING: "deferred"}
+"""What a settled status is called in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +105,36 @@ class Delivery:
     ) -> DeliveryOutcome:
         """The next claim of a class at `destination`, from the spool and back into it. Raises `SpoolError` where nothing
         could be claimed, or the mark before the dot could not be made: the claim has been given back then."""
-        if self._unrecorded >= UNRECORDED_LIMIT:
-            raise SpoolError("results can't be recorded; no new deliveries until they are")
-        claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now(), (mail_class,))
-        if claim is not None and self._stopping:
-            await self._give_back(claim)
-            claim = None
-        if claim is None:
+        if (claim := await self._claim(destination, mail_class)) is None:
             return DeliveryOutcome(idle=True)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has one
         flight = self._flights[claim.id] = _Flight(claim, task)
         try:
             claimed(claim.following)
-            return await self._fly(flight)
+            now = self._clock.now()
+            if given_up_in_doubt(claim, self.settings.classes[claim.mail_class], now):
+                flight.must_finish = True
+                in_doubt = {it.id: _still_in_doubt(it) for it in claim.recipients}
+                await self._record(claim, self._results(claim, in_doubt), ())
+                return DeliveryOutcome(contents=0)
+            attempt = self._attempt(flight, now)
+            try:
+                await attempt.run()
+            except BaseException as error:
+                await self._broken_off(flight, attempt, error)
+            flight.must_finish = True
+            try:
+                await self._record(claim, self._results(claim, attempt.conclusions), attempt.trials)
+            finally:
+                await attempt.part()
+            return DeliveryOutcome(
+                trouble=attempt.trouble,
+                mail_class=claim.mail_class,
+                contents=attempt.contents,
+                hop=attempt.hop,
+                crowded=attempt.crowding,
+            )
         finally:
             del self._flights[claim.id]
 
@@ -133,7 +149,7 @@ class Delivery:
                     await self._give_back(claim)
                     return
                 told |= ids
-                await self._settle(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False)), ())
+                await self._record(claim, self._results(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False))), ())
             finally:
                 self._telling.remove(claim.id)
 
@@ -163,65 +179,59 @@ class Delivery:
             await asyncio.wait(left, timeout=GRACE)
 
     # ------------------------------------------------ one claim
-    async def _fly(self, flight: _Flight) -> DeliveryOutcome:
-        claim, now = flight.claim, self._clock.now()
-        if given_up_in_doubt(claim, self.settings.classes[claim.mail_class], now):
-            flight.must_finish = True
-            await self._settle(claim, {it.id: _still_in_doubt(it) for it in claim.recipients}, ())
-            return DeliveryOutcome(contents=0)
-        attempt = self._attempt(flight, now)
-        try:
-            await attempt.run()
-        except asyncio.CancelledError:
-            if not flight.must_finish:  # else the dot may be out: the mark stays, for the next start to find
-                await asyncio.shield(self._spool.release(claim, self._clock.now()))
-            raise
-        except SpoolError:
+    async def _claim(self, destination: str, mail_class: MailClass) -> Claim | None:
+        if self._unrecorded >= UNRECORDED_LIMIT:
+            raise SpoolError("results can't be recorded; no new deliveries until they are")
+        claim = await self._spool.claim(destination, CLAIM_LIMIT, self._clock.now(), (mail_class,))
+        if claim is not None and self._stopping:
             await self._give_back(claim)
-            raise
-        except Exception as error:  # a bug of ours: this mail waits, no other is touched
-            self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))
-            verdict = _failed_inside(flight.must_finish)
-            attempt.conclusions.update({it.id: Conclusion(verdict) for it in attempt.open})
-        flight.must_finish = True
-        try:
-            await self._settle(claim, attempt.conclusions, attempt.trials)
-        finally:
-            await attempt.part()
-        return DeliveryOutcome(
-            trouble=attempt.trouble,
-            mail_class=claim.mail_class,
-            contents=attempt.contents,
-            hop=attempt.hop,
-            crowded=attempt.crowd.refusal,
-        )
+            return None
+        return claim
 
     def _attempt(self, flight: _Flight, now: float) -> Attempt:
         claim = flight.claim
-        # a host that is down rests for other mail; urgent mail heeds it where another lives, and goes on to that one
-        policy = self.settings.classes[max(claim.mail_class, MailClass.NORMAL)]
-
-        async def mark(accepted: Sequence[ClaimedRecipient], session: Session, signed: str) -> None:
-            flight.must_finish = True
-            ids = [it.id for it in accepted]
-            now = self._clock.now()
-            await self._spool.mark_in_doubt(claim, ids, session.host, session.address, now, signed)
-
         return Attempt(
             means=self._means,
             claim=claim,
-            mark=mark,
+            mark=partial(self._mark, flight),
             clock=self._clock,
-            rest=lambda failures: schedule.rest(policy, failures, self._chance.random()),
+            rest=partial(self._rest, claim.mail_class),
             heeds=rests_heeded(claim, now),
+            needs=needs(claim),
             brief=min(WAIT, self.settings.classes[claim.mail_class].first_retry),
         )
 
+    def _mark(
+        self, flight: _Flight, accepted: Sequence[ClaimedRecipient], session: Session, signed: str
+    ) -> Awaitable[None]:
+        flight.must_finish = True
+        ids = [it.id for it in accepted]
+        return self._spool.mark_in_doubt(flight.claim, ids, session.host, session.address, self._clock.now(), signed)
+
+    def _rest(self, mail_class: MailClass, failures: int) -> float:
+        """A host that is down rests for other mail; urgent mail heeds it where another lives, and goes on to that one."""
+        return schedule.rest(self.settings.classes[max(mail_class, MailClass.NORMAL)], failures, self._chance.random())
+
+    async def _broken_off(self, flight: _Flight, attempt: Attempt, error: BaseException) -> None:
+        """Raises `error` again, but for a bug of ours: this mail waits then, no other is touched."""
+        claim = flight.claim
+        if isinstance(error, asyncio.CancelledError):
+            if not flight.must_finish:  # else the dot may be out: the mark stays, for the next start to find
+                await asyncio.shield(self._spool.release(claim, self._clock.now()))
+            raise error
+        if isinstance(error, SpoolError):
+            await self._give_back(claim)
+        if isinstance(error, SpoolError) or not isinstance(error, Exception):
+            raise error
+        self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))
+        verdict = _failed_inside(flight.must_finish)
+        attempt.conclusions.update({it.id: Conclusion(verdict) for it in attempt.open})
+
     # ------------------------------------------------ results
     async def _give_back(self, claim: Claim) -> None:
-        await self._persist(f"{claim.queue_id} can't be given back", lambda now: self._spool.release(claim, now))
+        await self._persist(f"{claim.queue_id} can't be given back", partial(self._spool.release, claim))
 
-    async def _settle(self, claim: Claim, conclusions: dict[int, Conclusion], trials: Sequence[Trial]) -> None:
+    def _results(self, claim: Claim, conclusions: dict[int, Conclusion]) -> list[RecipientResult]:
         now = self._clock.now()
         doubts = self.settings.doubts
         rules = ResultRules(self.settings.classes[claim.mail_class], doubts.rest_of(claim.in_doubt), doubts.alerts)
@@ -231,12 +241,12 @@ class Delivery:
             for it in claim.recipients
             if it.id in conclusions
         ]
-        await self._record(claim, self._alarms.raised(claim, results, doubts.alerts, now), trials)
+        return self._alarms.raised(claim, results, doubts.alerts, now)
 
     async def _record(self, claim: Claim, results: Sequence[RecipientResult], trials: Sequence[Trial]) -> None:
         settlement = Settlement(claim, tuple(results), tuple(trials))
         settled = await self._persist(
-            f"the result of {claim.queue_id} can't be recorded", lambda now: self._spool.settle(settlement, now)
+            f"the result of {claim.queue_id} can't be recorded", partial(self._spool.settle, settlement)
         )
         self._tell(claim, results, trials, settled)
         await self._learn(claim, results)
@@ -279,7 +289,7 @@ class Delivery:
                     queue_id=claim.queue_id,
                     key=claim.key,
                     recipient=addresses[it.recipient_id],
-                    outcome=OUTCOMES.get(state.status, state.status.value),
+                    outcome=OUTCOMES[state.status],
                     attempt=state.attempts,
                     host=it.host,
                     address=it.address,

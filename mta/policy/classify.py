@@ -63,20 +63,17 @@ _BY_CODE = {421: Column.CLOSING, 521: Column.REFUSING, 554: Column.REFUSING}
 _BY_DIGIT = {2: Column.OTHER, 3: Column.OTHER, 4: Column.TRANSIENT, 5: Column.PERMANENT}
 
 
-def column(observation: Observation) -> Column:
-    if observation.seen is not Seen.REPLY:
-        return _BY_SEEN[observation.seen]
-    if observation.reply is None:
-        return Column.EXPECTED
-    code = observation.reply.code or 0
-    if code in EXPECTED.get(observation.phase, (250,)):
-        return Column.EXPECTED
-    return _BY_CODE.get(code) or _BY_DIGIT.get(code // 100, Column.MALFORMED)
-
-
 def classify(observation: Observation, situation: Situation) -> Ruling:
     """The cell of Table A that `observation` falls into, applied."""
-    return TABLE[observation.phase][column(observation)](observation, situation)
+    reply = observation.reply
+    code = reply.code or 0 if reply is not None else 0
+    if observation.seen is not Seen.REPLY:
+        column = _BY_SEEN[observation.seen]
+    elif reply is None or code in EXPECTED.get(observation.phase, (250,)):
+        column = Column.EXPECTED
+    else:
+        column = _BY_CODE.get(code) or _BY_DIGIT.get(code // 100, Column.MALFORMED)
+    return TABLE[observation.phase][column](observation, situation)
 
 
 # ---------------------------------------------------------------- cells
@@ -87,8 +84,11 @@ def _reply(seen: Observation) -> Reply:
     return seen.reply if seen.reply is not None else finding("4.0.0", "no reply")
 
 
+_DIGITS = {Disposition.DELIVERED: "2", Disposition.TRANSIENT: "4", Disposition.PERMANENT: "5"}
+
+
 def _status(reply: Reply, disposition: Disposition, defaults: Mapping[int, str], default: str) -> str:
-    digit = {Disposition.DELIVERED: "2", Disposition.TRANSIENT: "4", Disposition.PERMANENT: "5"}[disposition]
+    digit = _DIGITS[disposition]
     if reply.code is not None and reply.enhanced and reply.enhanced[0] == digit == str(reply.code)[0]:
         return reply.enhanced
     return defaults.get(reply.code or 0, default)
@@ -106,8 +106,11 @@ def _decides(
     return rule
 
 
+_GO = Ruling(Action.GO)
+
+
 def _go(seen: Observation, situation: Situation) -> Ruling:
-    return Ruling(Action.GO)
+    return _GO
 
 
 def _next(status: str) -> Rule:

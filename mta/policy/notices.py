@@ -49,7 +49,7 @@ def notices_for(
     if late and event is Event.DEFERRED:
         for_sender = (Notice.DSN_LATE,)
     answerable = kind is Kind.MAIL and reverse_path != ""
-    wanted = tuple(it for it in for_sender if wanted_by(notify, it)) if answerable else ()
+    wanted = tuple([it for it in for_sender if wanted_by(notify, it)]) if answerable and for_sender else ()
     return wanted + for_postmaster
 
 

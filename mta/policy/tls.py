@@ -234,7 +234,7 @@ def in_words(demand: TlsDemand, tls: str, verified: str) -> str:
         return f"{demand.policy} testing"
     if demand.policy is TlsPolicy.DANE and tls:
         return f"{demand.policy} without usable records"
-    return demand.policy.value
+    return str(demand.policy)
 
 
 # ---------------------------------------------------------------- what follows from the conversation

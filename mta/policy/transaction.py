@@ -44,14 +44,15 @@ def mail_parameters(
     than its limit (RFC 1870 section 6), 5.6.3 eight-bit where 8BITMIME is not offered (RFC 6152 section 3); or, with scope
     SESSION, not for this host: 5.4.7, it would not keep the deadline (RFC 2852 section 4.1.4.1); 5.6.7 or 5.6.9, it does not
     offer SMTPUTF8, for which there is a `utf8` need."""
-    limit = _size_limit(extensions.get("SIZE", ""))
+    offered = extensions.get("SIZE", "")
+    limit = int(offered) if _NUMBER.match(offered) else 0  # 0: none (RFC 1870 section 4)
     if limit and size > limit:
         return _refusal("5.3.4", f"the message has {size} octets, the server takes {limit}")
     if utf8 is not Need.NOTHING and "SMTPUTF8" not in extensions:
         return _refusal(utf8.status, f"{utf8.value}, and the server does not offer SMTPUTF8", Scope.SESSION)
     if eight_bit and "8BITMIME" not in extensions:
         return seven_bit_alone()
-    if unkept := _unkept(extensions, deliver_by, now):
+    if deliver_by is not None and (unkept := _unkept(extensions, deliver_by, now)):
         return _refusal("5.4.7", unkept, Scope.SESSION)
     promised = deliver_by is not None and deliver_by.mode is not ByMode.HANDOVER and "DELIVERBY" in extensions
     return (
@@ -132,7 +133,7 @@ def required_only(parameters: Sequence[str]) -> tuple[str, ...]:
 
 def recipients_per_transaction(extensions: Mapping[str, str]) -> int:
     """How many RCPT go into one transaction; RFC 9422's RCPTMAX where it is lower."""
-    match = _RCPTMAX.match(extensions.get("LIMITS", ""))
+    match = _RCPTMAX.match(extensions["LIMITS"]) if "LIMITS" in extensions else None
     return min(int(match[1]), RECIPIENTS) if match else RECIPIENTS
 
 
@@ -141,15 +142,10 @@ def goes_in_chunks(extensions: Mapping[str, str], size: int) -> bool:
     return "CHUNKING" in extensions and size > CHUNKED_FROM
 
 
-def _size_limit(value: str) -> int:
-    """0: none (RFC 1870 section 4)."""
-    return int(value) if _NUMBER.match(value) else 0
-
-
-def _unkept(extensions: Mapping[str, str], deliver_by: DeliverBy | None, now: float) -> str:
+def _unkept(extensions: Mapping[str, str], deliver_by: DeliverBy, now: float) -> str:
     """Why the server would not keep a deadline of mode R, "" if it would. What it announces is the least it takes (RFC 2852
     section 2)."""
-    if deliver_by is None or deliver_by.mode is not ByMode.RETURN:
+    if deliver_by.mode is not ByMode.RETURN:
         return ""
     if "DELIVERBY" not in extensions:
         return "the server does not offer DELIVERBY, so it can't be held to the time asked for"

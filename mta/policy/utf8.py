@@ -35,12 +35,16 @@ _Recipient = TypeVar("_Recipient", bound=Addressed)
 
 def need(reverse_path: str, recipients: Sequence[Addressed], *, message: bool) -> Need:
     """Of one transaction. `message`: the reverse-path or the header section needs it."""
-    if not all(it.isascii() for it in (reverse_path, *(one.address for one in recipients))):
+    if not reverse_path.isascii():
         return Need.ADDRESS
+    for one in recipients:
+        if not one.address.isascii():
+            return Need.ADDRESS
     return Need.HEADER if message else Need.NOTHING
 
 
 def together(recipients: Sequence[_Recipient], *, message: bool) -> Sequence[_Recipient]:
     """Those of `recipients` that go into the next transaction: first those that need nothing, if the message doesn't."""
-    plain = [it for it in recipients if it.address.isascii()]
-    return recipients if message or not plain else plain
+    if message:
+        return recipients
+    return [it for it in recipients if it.address.isascii()] or recipients

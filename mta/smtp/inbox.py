@@ -24,10 +24,12 @@ class Inbox:
     """Answers that came and those that are owed."""
 
     def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._parser = ReplyParser()
         self._owed = 0
         self._ended: str | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[bool] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------ from the protocols
     def feed(self, data: bytes) -> None:
@@ -40,22 +42,27 @@ class Inbox:
         self._ended = self._ended or reason
         self.wake()
 
-    def wake(self) -> None:
-        """Whoever waits in `changed` looks again."""
+    def wake(self, in_time: bool = True) -> None:
+        """Whoever waits for `changed` looks again."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(in_time)
 
     # ------------------------------------------------ to the session
     @property
     def surplus(self) -> bool:
         """More has come than was asked for."""
-        count = len(self._parser)
-        return count > self._owed or (count == self._owed and bool(self._parser.fragment))
+        parser = self._parser
+        count = len(parser.answers)
+        return count > self._owed or (count == self._owed and bool(parser.rest or parser.lines))
 
     @property
     def in_step(self) -> bool:
         """Connected, nothing owed, nothing unasked."""
-        return not (self._owed or self.surplus or self._parser.broken or self._ended)
+        parser = self._parser
+        return not (self._owed or parser.answers or parser.rest or parser.lines or parser.broken or self._ended)
 
     @property
     def broken(self) -> bool:
@@ -64,7 +71,7 @@ class Inbox:
     @property
     def interrupted(self) -> bool:
         """There is something to take: an answer or the end."""
-        return bool(len(self._parser)) or self._ended is not None
+        return bool(self._parser.answers) or self._ended is not None
 
     def expect(self, replies: int = 1) -> None:
         """So many commands are about to be sent."""
@@ -72,32 +79,28 @@ class Inbox:
 
     def take(self) -> Answer | None:
         """The next answer if it is there, or the end of the connection."""
-        if answer := self._parser.take():
-            self._owed = max(self._owed - 1, 0)
-            return answer
+        if self._parser.answers:
+            if self._owed:
+                self._owed -= 1
+            return self._parser.answers.popleft()
         return self._lost() if self._ended is not None else None
 
     async def answer(self, timeout: float) -> Answer:
         """The next answer; LOST or TIMEOUT if there is none within `timeout` seconds."""
-        until = asyncio.get_running_loop().time() + timeout
+        until, in_time = self._loop.time() + timeout, True
         while (answer := self.take()) is None:
-            if not await self.changed(until):
+            if not in_time:
                 return no_reply(timeout)
+            in_time = await self.changed(until)
         return answer
 
-    async def changed(self, until: float) -> bool:
-        """Waits for `wake`, at most to the instant `until` of the loop's clock; False when that has come."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= until:
-            return False
-        self._waiter = loop.create_future()
-        alarm = loop.call_at(until, self.wake)
-        try:
-            await self._waiter
-        finally:
-            alarm.cancel()
-            self._waiter = None
-        return True
+    def changed(self, until: float) -> "asyncio.Future[bool]":
+        """Done with the next `wake`; False where `until`, by the loop's clock, comes first. One waits at a time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._waiter = self._loop.create_future()
+        self._alarm = self._loop.call_at(until, self.wake, False)
+        return self._waiter
 
     def unasked(self) -> Answer:
         """Why no command may be sent: not in step. A 421 that came by itself is a reply (RFC 5321 section 3.8)."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from mta.model.outcome import Seen
 from mta.smtp.replies import Answer
-from mta.smtp.stuffing import DotStuffer
+from mta.smtp.stuffing import PIECE, DotStuffer
 from mta.smtp.wire import Wire
 
 REST = 16 * 1024
@@ -36,19 +36,18 @@ class Outflow:
         write with its dot. That is the whole of most messages, and each write is a tenth of what a delivery costs us."""
         stuffer, rest = DotStuffer(), b""
         async for chunk in chunks:
-            for piece in stuffer.pieces(chunk):
-                if len(rest) + len(piece) <= REST:  # a signature's field comes alone
-                    rest += piece
-                    continue
-                if rest and (answer := await self.write(rest)):
+            rest += stuffer.stuff(chunk)
+            whole = len(rest) - len(rest) % PIECE
+            for start in range(0, whole, PIECE):
+                if answer := await self.write(rest[start : start + PIECE]):
                     return answer
-                rest = piece
+            rest = rest[whole:]
         rest += stuffer.finish()
         if len(rest) > REST:
             if answer := await self.write(rest):
                 return answer
             rest = b""
-        if not await self._wire.flushed(self._timeout):
+        if self._wire.unsent and not await self._wire.flushed(self._timeout):
             return self._stalled()
         return self._wire.news() or rest
 

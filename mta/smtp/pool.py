@@ -31,21 +31,17 @@ def each_for_itself(hop: str) -> Share:
     return Share(hop, 20)
 
 
-@dataclass(frozen=True, slots=True)
-class _Idle:
-    session: Session
-    expiry: asyncio.TimerHandle
-
-
 class SessionPool:
     """`ports.smtp.Sessions`. Belongs to one event loop. `limits` may be replaced: they hold from the next session on that
     comes to idle."""
 
     def __init__(self, limits: ReuseLimits, share: Callable[[str], Share] = each_for_itself) -> None:
         self.limits, self._share = limits, share
-        self._idle: dict[str, list[_Idle]] = {}
-        self._since: dict[Session, str] = {}
-        """The hop of each idle session, the one that idles longest first."""
+        self._loop = asyncio.get_running_loop()
+        self._idle: dict[str, list[Session]] = {}
+        self._until: dict[Session, tuple[str, float]] = {}
+        """The hop of each idle session, and when it has idled for too long; the one that idles longest first."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._partings: set[asyncio.Task[None]] = set()
         self._open: Counter[str] = Counter()
         self._counted: dict[str, list[str]] = {}
@@ -89,27 +85,27 @@ class SessionPool:
     def take(self, destination: str) -> Session | None:
         """The session used last, so that the others may expire."""
         while waiting := self._idle.get(destination):
-            kept = waiting.pop()
+            session = waiting.pop()
             if not waiting:
                 del self._idle[destination]
-            del self._since[kept.session]
-            kept.expiry.cancel()
-            if self._fit(self._share(destination), kept.session):
-                return kept.session
-            self.dismiss(destination, kept.session)
+            del self._until[session]
+            if self._fit(session):
+                return session
+            self.dismiss(destination, session)
         return None
 
     def give(self, destination: str, session: Session) -> None:
         share = self._share(destination)
-        if not self._fit(share, session):
+        if session.transactions >= (share.transactions or self.limits.transactions) or not self._fit(session):
             self.dismiss(destination, session)
             return
-        expiry = asyncio.get_running_loop().call_later(self.limits.idle, self._expire, destination, session)
-        self._idle.setdefault(destination, []).append(_Idle(session, expiry))
-        self._since[session] = destination
-        while len(self._since) > self.limits.kept:
-            longest, hop = next(iter(self._since.items()))
-            self._expire(hop, longest)
+        until = self._loop.time() + self.limits.idle
+        self._idle.setdefault(destination, []).append(session)
+        self._until[session] = destination, until
+        if self._alarm is None:
+            self._alarm = self._loop.call_at(until, self._end_idle)
+        while len(self._until) > self.limits.kept:
+            self._expire(next(iter(self._until)))
         wanted = set[str]()
         if self._freed:
             wanted = self._freed.keys() & {share.name, *self._counted[destination]}  # who shares may have changed since
@@ -122,7 +118,7 @@ class SessionPool:
         self._end(session, self._uncounted(destination))
 
     def _end(self, session: Session, name: str) -> None:
-        task = asyncio.get_running_loop().create_task(session.quit())
+        task = self._loop.create_task(session.quit())
         self._partings.add(task)
         task.add_done_callback(self._partings.discard)
         self._ending[name] += 1
@@ -130,16 +126,16 @@ class SessionPool:
 
     def renew(self) -> None:
         """Ends every idle session, and those in use after their transaction: what they were opened under has changed."""
-        self._renewed_at = asyncio.get_running_loop().time()
-        self._since.clear()
-        for destination in list(self._idle):
-            for kept in self._idle.pop(destination):
-                kept.expiry.cancel()
-                self.dismiss(destination, kept.session)
+        self._renewed_at = self._loop.time()
+        for session in list(self._until):
+            self._expire(session)
 
     async def close(self) -> None:
         """Ends every idle session and waits for all that are ending, as long as each QUIT may take."""
         self.renew()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         if self._partings:
             await asyncio.wait(self._partings)
 
@@ -153,23 +149,28 @@ class SessionPool:
         """Ends the idle session that was used first, of any hop that is counted there."""
         hop = next((hop for hop in self._idle if name in self._counted.get(hop, ())), None)
         if hop is not None:
-            self._expire(hop, self._idle[hop][0].session, name)
+            self._expire(self._idle[hop][0], name)
 
-    def _expire(self, destination: str, session: Session, wanted: str = "") -> None:
+    def _end_idle(self) -> None:
+        """Those whose time has come: one timer for all."""
+        self._alarm = None
+        while self._until:
+            session, (_, until) = next(iter(self._until.items()))
+            if until > self._loop.time():
+                self._alarm = self._loop.call_at(until, self._end_idle)
+                return
+            self._expire(session)
+
+    def _expire(self, session: Session, wanted: str = "") -> None:
         """Idle for long enough, or in the way of another connection, of those that are counted as `wanted`."""
-        del self._since[session]
-        for kept in self._idle[destination]:
-            if kept.session is session:
-                kept.expiry.cancel()
-        left = [kept for kept in self._idle[destination] if kept.session is not session]
-        if left:
-            self._idle[destination] = left
-        else:
-            del self._idle[destination]
-        self._end(session, self._uncounted(destination, wanted))
+        hop, _ = self._until.pop(session)
+        self._idle[hop].remove(session)
+        if not self._idle[hop]:
+            del self._idle[hop]
+        self._end(session, self._uncounted(hop, wanted))
 
-    def _fit(self, share: Share, session: Session) -> bool:
-        age = asyncio.get_running_loop().time() - session.opened_at
-        most = share.transactions or self.limits.transactions
-        young = age < self.limits.age and session.opened_at > self._renewed_at
-        return young and session.usable and session.transactions < most
+    def _fit(self, session: Session) -> bool:
+        """Whether it is in step and not too old."""
+        opened_at = session.opened_at
+        young = self._renewed_at < opened_at and self._loop.time() - opened_at < self.limits.age
+        return young and session.usable

@@ -8,6 +8,7 @@ before it. Memory is bounded by the limits on lines, whatever a server sends.
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -21,6 +22,8 @@ LINES_LIMIT = 100
 """Lines of one reply."""
 
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])(.*))?\Z", re.DOTALL)
+_TEXT = itemgetter(slice(4, None))
+"""Of a line: what stands behind the code and its separator."""
 _KEYWORD = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:[ =](.*))?\Z")
 
 
@@ -60,52 +63,42 @@ def parse_extensions(answer: Answer) -> Mapping[str, str]:
 
 
 class ReplyParser:
-    """Octets in by `feed`, answers out by `take`, in order."""
+    """Octets in by `feed`, `answers` out, in order. `lines` and `rest` are what there is of a reply that is not complete:
+    its whole lines, and the beginning of the next."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self.answers: deque[Answer] = deque()
+        self.lines: list[bytes] = []
+        self.rest = b""
         self._code = b""
-        self._lines: list[bytes] = []
-        self._answers: deque[Answer] = deque()
         self.broken = False
         """Something malformed has come; nothing behind it is read."""
-
-    def __len__(self) -> int:
-        """How many answers wait to be taken."""
-        return len(self._answers)
 
     @property
     def fragment(self) -> Sequence[bytes]:
         """The lines of a reply that is not complete."""
-        return (*self._lines, bytes(self._buffer)) if self._buffer else tuple(self._lines)
-
-    def take(self) -> Answer | None:
-        return self._answers.popleft() if self._answers else None
+        return (*self.lines, self.rest) if self.rest else tuple(self.lines)
 
     def feed(self, data: bytes) -> None:
         if self.broken:
             return
-        self._buffer += data
-        while not self.broken and (end := self._buffer.find(b"\n")) >= 0:
-            line = bytes(self._buffer[:end]).removesuffix(b"\r")
-            del self._buffer[: end + 1]
-            self._take_line(line)
-        if not self.broken and len(self._buffer) > LINE_LIMIT:
-            self._break(bytes(self._buffer))
-
-    def _take_line(self, line: bytes) -> None:
-        match = _LINE.match(line) if len(line) <= LINE_LIMIT else None
-        if match is None or (self._lines and match[1] != self._code) or len(self._lines) == LINES_LIMIT:
-            self._break(line)
-            return
-        self._code = match[1]
-        self._lines.append(line)
-        if match[2] != b"-":
-            self._answers.append(Answer(Seen.REPLY, int(self._code), tuple(it[4:] for it in self._lines)))
-            self._lines.clear()
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for ended in lines:
+            line = ended.removesuffix(b"\r")
+            match = _LINE.match(line) if len(line) <= LINE_LIMIT else None
+            if match is None or (self.lines and match[1] != self._code) or len(self.lines) == LINES_LIMIT:
+                self._break(line)
+                return
+            self._code = match[1]
+            self.lines.append(line)
+            if match[2] != b"-":
+                self.answers.append(Answer(Seen.REPLY, int(self._code), tuple(map(_TEXT, self.lines))))
+                self.lines.clear()
+        if len(self.rest) > LINE_LIMIT:
+            self._break(self.rest)
 
     def _break(self, line: bytes) -> None:
         self.broken = True
-        self._answers.append(Answer(Seen.MALFORMED, None, (b"malformed reply:", *self._lines, line[:LINE_LIMIT])))
-        self._lines.clear()
-        self._buffer.clear()
+        self.answers.append(Answer(Seen.MALFORMED, None, (b"malformed reply:", *self.lines, line[:LINE_LIMIT])))
+        self.lines.clear()
+        self.rest = b""

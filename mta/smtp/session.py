@@ -10,8 +10,7 @@ exception the connection is closed, never reset and used again.
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import cast
 
 import aiosmtplib
@@ -33,6 +32,9 @@ from mta.smtp.wire import Wire
 _SENDABLE = re.compile(r"[\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+\Z")
 _CLOSING = 421
 _GO_AHEAD = 354
+_POSITIVE, _INTERMEDIATE = range(200, 300), range(300, 400)
+_ENDING = frozenset({None, _CLOSING, *_INTERMEDIATE})
+"""In an envelope: no reply to a further command is to be expected, or none that could be trusted."""
 
 
 class SmtpSession:
@@ -60,9 +62,9 @@ class SmtpSession:
         self.opened_at = asyncio.get_running_loop().time()
         self._client, self._inbox, self._hostname = client, inbox, hostname
         self._timeouts, self._contexts = timeouts, contexts
-        self._tcp = self._transport = client.tcp
+        self._tcp = client.tcp
         self._dialogue: Dialogue = client.dialogue
-        self._wire = Wire(inbox, self._tcp, self._tcp)
+        self._speak_through(self._tcp)
         self._over = False
         if client.secured:
             self._encrypted(cast("asyncio.Transport", client.transport))
@@ -74,13 +76,13 @@ class SmtpSession:
     # ------------------------------------------------ the dialogue; STARTTLS by aiosmtplib
     async def hello(self, verb: str) -> Observation:
         phase = Phase.HELO if verb == "HELO" else Phase.EHLO_TLS if self.tls else Phase.EHLO
-        with self._closed_by_exceptions():
+        with self:
             answer = await self._say(f"{verb} {self._hostname}")
             self.extensions = parse_extensions(answer) if verb == "EHLO" else {}
             return self._observed(phase, answer)
 
     async def starttls(self, demand: TlsDemand = OPPORTUNISTIC) -> Observation:
-        with self._closed_by_exceptions():
+        with self:
             self._speak_by(self._dialogue)
             if not self._inbox.in_step:
                 return self._observed(Phase.STARTTLS, self._inbox.unasked())
@@ -115,10 +117,14 @@ class SmtpSession:
         return self.prove(demand)
 
     def _encrypted(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._wire = Wire(self._inbox, transport, self._tcp)
+        self._speak_through(transport)
         connection = transport.get_extra_info("ssl_object")
         self.tls = f"{connection.version()} {connection.cipher()[0]}"
+
+    def _speak_through(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._wire = Wire(self._inbox, transport, self._tcp)
+        self._outflow = Outflow(self._wire, self._timeouts.data)
 
     def prove(self, demand: TlsDemand) -> Observation:
         """Whether the server of an encrypted session is who it has to be; one that is not is left."""
@@ -135,7 +141,7 @@ class SmtpSession:
     async def authenticate(self, user: str, password: str) -> Observation:
         if not self.tls:
             raise RuntimeError("a password is given inside TLS alone")
-        with self._closed_by_exceptions():
+        with self:
             offered = self.extensions.get("AUTH", "")
             return self._observed(Phase.AUTH, await log_in(self._say, offered, user, password))
 
@@ -148,7 +154,7 @@ class SmtpSession:
         return await self._inbox.answer(self._timeouts.command)
 
     # ------------------------------------------------ the transaction
-    async def envelope(
+    def envelope(
         self,
         reverse_path: str,
         parameters: Sequence[str],
@@ -157,42 +163,46 @@ class SmtpSession:
         pipelined: bool,
         rcpt_parameters: Sequence[Sequence[str]] = (),
         chunked: bool = False,
-    ) -> EnvelopeReplies:
+    ) -> Coroutine[object, None, EnvelopeReplies]:
         mail = " ".join((f"MAIL FROM:<{reverse_path}>", *parameters))
         asked = rcpt_parameters or [()] * len(forward_paths)
         rcpts = [" ".join((f"RCPT TO:<{path}>", *of)) for path, of in zip(forward_paths, asked, strict=True)]
-        with self._closed_by_exceptions():
-            self.transactions += 1
-            data = () if chunked else ("DATA",)
-            return await (self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data))
+        data = () if chunked else ("DATA",)
+        self.transactions += 1
+        return self._pipelined(mail, rcpts, *data) if pipelined else self._one_by_one(mail, rcpts, *data)
 
     async def _one_by_one(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
-        first = await self._command(Phase.MAIL, mail)
-        replies: list[Observation] = []
-        if not _accepted(first):
-            return EnvelopeReplies(first, (), None)
-        for rcpt in rcpts:
-            replies.append(await self._command(Phase.RCPT, rcpt))
-            if _ends_envelope(replies[-1]):
-                break
-        if not data or _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
-            return EnvelopeReplies(first, tuple(replies), None)
-        return self._replies(first, replies, await self._command(Phase.DATA, *data))
+        with self:
+            first = await self._command(Phase.MAIL, mail)
+            replies: list[Observation] = []
+            if not _accepted(first):
+                return EnvelopeReplies(first, (), None)
+            for rcpt in rcpts:
+                replies.append(await self._command(Phase.RCPT, rcpt))
+                if _ends_envelope(replies[-1]):
+                    break
+            if not data or _ends_envelope(replies[-1]) or not any(map(_accepted, replies)):
+                return EnvelopeReplies(first, tuple(replies), None)
+            return self._replies(first, replies, await self._command(Phase.DATA, *data))
 
     async def _pipelined(self, mail: str, rcpts: Sequence[str], *data: str) -> EnvelopeReplies:
-        trouble = self._send(Phase.MAIL, mail, *rcpts, *data)
-        first = last = trouble if trouble is not None else await self._reply(Phase.MAIL, self._timeouts.command)
-        replies: list[Observation] = []
-        while not _ends_envelope(last) and len(replies) < len(rcpts):
-            last = await self._reply(Phase.RCPT, self._timeouts.command)
-            replies.append(last)
-        is_asked = data and not _ends_envelope(last)
-        return self._replies(first, replies, await self._reply(Phase.DATA, self._timeouts.data_init) if is_asked else None)
+        with self:
+            if (trouble := self._send(Phase.MAIL, mail, *rcpts, *data)) is not None:
+                return EnvelopeReplies(trouble, (), None)
+            replies: list[Observation] = []
+            for phase in (Phase.MAIL, *(Phase.RCPT,) * len(rcpts), *(Phase.DATA,) * len(data)):
+                timeout = self._timeouts.data_init if phase is Phase.DATA else self._timeouts.command
+                answer = await self._inbox.answer(timeout)
+                replies.append(self._observed(phase, answer))
+                if answer.code in _ENDING:
+                    break
+            last = replies.pop() if replies[-1].phase is Phase.DATA else None
+            return self._replies(replies[0], replies[1:], last)
 
     def _replies(self, mail: Observation, rcpts: Sequence[Observation], data: Observation | None) -> EnvelopeReplies:
         """After a 354 the server owes one more reply, after the content. What is neither 354 nor a refusal means that the
         replies are shifted, and the session is of no more use."""
-        code = _code(data)
+        code = data.reply.code if data is not None and data.reply is not None else None
         if code == _GO_AHEAD:
             self._inbox.expect()
         elif code is not None and code < 400:
@@ -201,22 +211,22 @@ class SmtpSession:
         return EnvelopeReplies(mail, tuple(rcpts) if _accepted(mail) else (), data)
 
     async def content(self, chunks: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]]) -> Observation:
-        with self._closed_by_exceptions():
+        with self:
             if self._inbox.in_step:
                 raise RuntimeError("content is sent after a 354 alone")
-            rest = await Outflow(self._wire, self._timeouts.data).dotted(chunks)
+            rest = await self._outflow.dotted(chunks)
             if not isinstance(rest, bytes):
                 return self._stopped(Phase.BODY, rest)
             await gate()
             if (answer := self._wire.news()) is not None:
                 return self._stopped(Phase.BODY, answer)
             self._wire.write(rest + b".\r\n")
-            return await self._final()
+            return self._finished(await self._inbox.answer(self._timeouts.final))
 
     async def chunks(
         self, content: AsyncIterator[bytes], gate: Callable[[], Awaitable[None]], *, pipelined: bool
     ) -> Observation:
-        with self._closed_by_exceptions():
+        with self:
             self._speak_by(self._wire)
             if not self._inbox.in_step:
                 return self._observed(Phase.BDAT, self._inbox.unasked())
@@ -229,11 +239,11 @@ class SmtpSession:
             if (answer := self._wire.news()) is not None:
                 return self._stopped(Phase.BDAT, answer)
             chunks.send_last()
-            return await self._final()
+            return self._finished(await self._inbox.answer(self._timeouts.final))
 
-    async def _final(self) -> Observation:
-        seen = await self._reply(Phase.FINAL, self._timeouts.final)
-        self._over |= _code(seen) in range(300, 400)  # no reply to a dot: the replies are shifted
+    def _finished(self, answer: Answer) -> Observation:
+        seen = self._observed(Phase.FINAL, answer)
+        self._over |= answer.code in _INTERMEDIATE  # no reply to a dot: the replies are shifted
         return seen
 
     def _stopped(self, phase: Phase, answer: Answer) -> Observation:
@@ -244,13 +254,13 @@ class SmtpSession:
         return observation(phase, answer)
 
     async def no_content(self) -> None:
-        with self._closed_by_exceptions():
+        with self:
             self._wire.write(b".\r\n")
             await self._reply(Phase.FINAL, self._timeouts.command)
 
     # ------------------------------------------------ between and after transactions
     async def reset(self) -> Observation:
-        with self._closed_by_exceptions():
+        with self:
             return await self._command(Phase.RSET, "RSET")
 
     async def quit(self) -> None:
@@ -284,7 +294,7 @@ class SmtpSession:
         if not self._inbox.in_step:
             return self._observed(phase, self._inbox.unasked())
         self._inbox.expect(len(lines))
-        self._wire.write("".join(f"{line}\r\n" for line in lines).encode("utf-8"))
+        self._wire.write("\r\n".join((*lines, "")).encode("utf-8"))
         return None
 
     async def _reply(self, phase: Phase, timeout: float) -> Observation:
@@ -297,17 +307,17 @@ class SmtpSession:
             self._over = True
         return observation(phase, answer)
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        """What was raised in the midst of a dialogue leaves nobody who knows where it is: the connection ends."""
+        if raised is not None:
+            self.abort()
+
     def _speak_by(self, protocol: asyncio.BaseProtocol) -> None:
         if self._transport.get_protocol() is not protocol and not self._transport.is_closing():
             self._transport.set_protocol(protocol)
-
-    @contextmanager
-    def _closed_by_exceptions(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
 
 
 def handshake_failed(error: Exception | None) -> Observation:
@@ -316,19 +326,12 @@ def handshake_failed(error: Exception | None) -> Observation:
     return Observation(Phase.TLS, seen, finding("4.7.5", text), failure(error))
 
 
-def _code(seen: Observation | None) -> int | None:
-    return seen.reply.code if seen is not None and seen.reply is not None else None
-
-
 def _accepted(seen: Observation) -> bool:
-    code = _code(seen)
-    return code is not None and 200 <= code < 300
+    return seen.reply is not None and seen.reply.code in _POSITIVE
 
 
 def _ends_envelope(seen: Observation) -> bool:
-    """No reply to a further command is to be expected, or none that could be trusted."""
-    code = _code(seen)
-    return code is None or code == _CLOSING or 300 <= code < 400
+    return seen.reply is None or seen.reply.code in _ENDING
 
 
 def _untrusted(seen: Observation) -> Observation:

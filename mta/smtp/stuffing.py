@@ -4,8 +4,6 @@ Rules: one dot before each line that begins with a dot, wherever the chunks are 
 nothing else changes, and a bare CR or LF never leaves: what some servers take for a line end ends a message early.
 """
 
-from collections.abc import Iterator
-
 from mta.model.line_ends import has_bare
 
 PIECE = 65536
@@ -29,27 +27,22 @@ class DotStuffer:
         self._at_line_start = True
         self._cr = b""
 
-    def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """`chunk` stuffed, in pieces of about `PIECE` octets. Raises `DamagedContent` before the first of them."""
-        check_line_ends(self._cr + chunk)
-        for start in range(0, len(chunk), PIECE):
-            if piece := self._stuff(chunk[start : start + PIECE]):
-                yield piece
+    def stuff(self, chunk: bytes) -> bytes:
+        """A CR at the end is kept back until it is known what follows. Raises `DamagedContent`."""
+        octets = self._cr + chunk
+        check_line_ends(octets)
+        self._cr = b"\r" if octets.endswith(b"\r") else b""
+        octets = octets.removesuffix(b"\r")
+        if not octets:
+            return b""
+        stuffed = octets.replace(b"\r\n.", b"\r\n..")
+        if self._at_line_start and octets.startswith(b"."):
+            stuffed = b"." + stuffed
+        self._at_line_start = octets.endswith(b"\r\n")
+        return stuffed
 
     def finish(self) -> bytes:
         """The CRLF that the last line lacks, if it does. Raises `DamagedContent` for a CR at the very end."""
-        check_line_ends(self._cr, complete=True)
+        if self._cr:
+            check_line_ends(self._cr, complete=True)
         return b"" if self._at_line_start else b"\r\n"
-
-    def _stuff(self, piece: bytes) -> bytes:
-        """A CR at the end is kept back until it is known what follows."""
-        piece = self._cr + piece
-        self._cr = b"\r" if piece.endswith(b"\r") else b""
-        piece = piece.removesuffix(b"\r")
-        if not piece:
-            return b""
-        stuffed = piece.replace(b"\r\n.", b"\r\n..")
-        if self._at_line_start and piece.startswith(b"."):
-            stuffed = b"." + stuffed
-        self._at_line_start = piece.endswith(b"\r\n")
-        return stuffed

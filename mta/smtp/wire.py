@@ -58,21 +58,24 @@ class Wire(asyncio.Protocol):
     async def drained(self, timeout: float) -> bool:
         """Until more may be written, or the peer has spoken or gone; False after `timeout` seconds."""
         until = asyncio.get_running_loop().time() + timeout
+        in_time = True
         while self._paused and not self._inbox.interrupted:
-            if not await self._inbox.changed(until):
+            if not in_time:
                 return False
+            in_time = await self._inbox.changed(until)
         return True
 
     async def flushed(self, timeout: float) -> bool:
         """As `drained`, until TCP has taken everything."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        while self._unsent and not self._inbox.interrupted:
+        while self.unsent and not self._inbox.interrupted:
             if loop.time() >= until:
                 return False
             await self._inbox.changed(loop.time() + FLUSH_POLL)
         return True
 
     @property
-    def _unsent(self) -> int:
+    def unsent(self) -> int:
+        """Octets that TCP has not taken yet."""
         return self._transport.get_write_buffer_size() + self._below.get_write_buffer_size()

@@ -41,6 +41,25 @@ async def test_what_idles_too_long_is_ended_with_quit() -> None:
         assert pool.take("example.org") is None
 
 
+async def test_each_that_idles_is_ended_in_its_own_time() -> None:
+    async with ScriptedMx() as mx:
+        pool = SessionPool(ReuseLimits(idle=0.05))
+        first, second = await admitted(pool, mx), await admitted(pool, mx)
+        pool.give("example.org", first)
+        pool.give("example.org", second)
+        assert pool.take("example.org") is second
+        await mx.connections[0].closed.wait()
+        assert mx.connections[0].verbs == ["EHLO", "QUIT"]
+        assert second.usable
+        for _ in range(2):
+            pool.give("example.org", second)
+            assert pool.take("example.org") is second
+            assert fact(await deliver(second)) == (Phase.FINAL, 250)
+        pool.give("example.org", second)
+        await mx.connections[1].closed.wait()
+        assert mx.connections[1].verbs[-1] == "QUIT"
+
+
 async def test_of_too_many_that_idle_the_one_that_does_so_longest_is_ended() -> None:
     """Whatever its destination: mail for thousands of them, a message each, does not hold thousands of connections."""
     async with ScriptedMx() as mx:

@@ -12,10 +12,7 @@ def parse(*chunks: bytes) -> list[Answer]:
     parser = ReplyParser()
     for chunk in chunks:
         parser.feed(chunk)
-    answers = []
-    while answer := parser.take():
-        answers.append(answer)
-    return answers
+    return list(parser.answers)
 
 
 def test_lines_of_one_reply_are_joined() -> None:
@@ -69,8 +66,7 @@ def test_b12_memory_is_bounded() -> None:
     parser = ReplyParser()
     for _ in range(1000):
         parser.feed(b"x" * 1000)
-    answer = parser.take()
-    assert answer is not None
+    (answer,) = parser.answers
     assert sum(map(len, answer.lines)) < LINE_LIMIT + 100
     assert parser.fragment == ()
 

@@ -28,7 +28,7 @@ async def nothing(self, message, content, now): content.close()
 SqliteSpool.accept = nothing
 """
 FORGETFUL = """
-from dataclasses import replace
+from msgspec.structs import replace
 from mta.spool.sqlite import SqliteSpool
 accept = SqliteSpool.accept
 async def without_key(self, message, content, now): return await accept(self, replace(message, key=""), content, now)
