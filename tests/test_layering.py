@@ -36,7 +36,7 @@ LAYERS = {
     "config": ("model policy ports.smtp", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", "msgspec"),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
-    "spool.process": ("doorbell model spool", "asyncio msgspec os signal socket uvloop"),
+    "spool.process": ("doorbell model spool", "asyncio msgspec os signal socket"),
     "dkim": ("", "cryptography"),
     "http": ("", "asyncio ssl"),
     "client_tls": ("", "ssl"),
@@ -84,7 +84,9 @@ def imported(tree: ast.AST, package: str) -> Iterator[str]:
 
 def layer_of(module: str) -> str:
     name = module.removeprefix("mta.")
-    return name if name in LAYERS else name.split(".")[0]
+    while name not in LAYERS:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def breaches(module: str, source: str) -> list[str]:

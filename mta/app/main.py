@@ -45,7 +45,7 @@ def run(path: Path | None) -> int:
     users = read_users(config)
     os.umask(SPOOL_MASK)
     gc.set_threshold(*COLLECTIONS)
-    process = SpoolProcess()
+    process = SpoolProcess(uvloop.new_event_loop)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, path, users, process))
 

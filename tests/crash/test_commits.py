@@ -5,8 +5,8 @@ again under the same key, since it can't know. Nothing is lost; a copy goes out 
 """
 
 import asyncio
-import signal
 import contextlib
+import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,6 @@
 """Where the tests' spools live: opened, reopened, looked into from outside."""
 
+import asyncio
 import contextlib
 import socket
 import sqlite3
@@ -14,11 +15,10 @@ from mta.spool.process.client import SpoolProcess, open_in_process
 from mta.spool.sqlite import SqliteSpool, open_sqlite
 from tests.spool.making import NOW
 
-
 _SERVE = """
-import socket, sys
+import asyncio, socket, sys
 from mta.spool.process.server import serve
-serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+serve(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]), asyncio.new_event_loop)
 """
 
 
@@ -74,5 +74,5 @@ class RemoteHouse(House):
 
     async def _open(self, path: Path, doubts: DoubtPolicy, now: float, by_sender: bool) -> tuple[Spool, Recovered]:
         return await open_in_process(
-            SpawnedProcess(), path, doubts=doubts, now=now, doorbell=Doorbell(), by_sender=by_sender
+            SpawnedProcess(asyncio.new_event_loop), path, doubts=doubts, now=now, doorbell=Doorbell(), by_sender=by_sender
         )

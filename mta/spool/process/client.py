@@ -7,7 +7,7 @@ for it goes back. When the process is gone every verb fails, and so the daemon e
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,11 @@ from mta.spool.space import RESERVE, check_room, free_octets
 
 
 class SpoolProcess:
-    """The other process. To be made before there are threads or an event loop: it is a copy of this one."""
+    """The other process, whose loop `new_loop` makes. To be made before there are threads or an event loop: it is a copy of
+    this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+        self._new_loop = new_loop
         self.ended = asyncio.Event()
         self.calls, calls = socket.socketpair()
         self.files, files = socket.socketpair()
@@ -63,7 +65,7 @@ class SpoolProcess:
             return pid
         try:
             _close_all_but(calls.fileno(), files.fileno())
-            server.serve(calls, files)
+            server.serve(calls, files, self._new_loop)
         finally:
             os._exit(1)
 

@@ -9,10 +9,9 @@ import itertools
 import os
 import signal
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
-
-import uvloop
 
 from mta.doorbell import Doorbell
 from mta.model.envelope import MailClass
@@ -137,13 +136,13 @@ class Bell(Doorbell):
         self._server.send(wire.frame(0, Answer.NOTICES, None))
 
 
-def serve(calls: socket.socket, files: socket.socket) -> None:
+def serve(calls: socket.socket, files: socket.socket, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """Until the daemon closes its end of `calls`. It alone says when to stop: signals that mean the whole group don't."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError), open("/proc/self/comm", "w") as name:
         name.write(NAME)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(calls, files))
 
 
