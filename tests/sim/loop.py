@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import heapq
 import ipaddress
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,14 @@ class Machine:
         self.name = name
         self.alive = True
         self.armed: tuple[str, int] | None = None
-        self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those that have not ended, in the order of their making; after a crash they stay for ever."""
+        self._left: list[Task] = []
+        """Those that had not ended when it crashed: they stay, so that nothing of them runs to clear up."""
         self._on_crash = on_crash
+
+    def tasks(self) -> "list[Task]":
+        """Those of the running loop that have not ended."""
+        loop = asyncio._get_running_loop()
+        return [it for it in asyncio.all_tasks(loop) if isinstance(it, Task) and it.machine is self] if loop else []
 
     def tick(self, kind: str) -> bool:
         """An event of this kind is about to be; whether the machine lives on."""
@@ -64,7 +69,18 @@ class Machine:
         if self.alive:
             self.alive = False
             self.armed = None
+            self._left = self.tasks()
             self._on_crash(self)
+
+
+class Task(asyncio.Task[Any]):
+    """`machine`: in whose context it was made."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self, work: Any, **named: Any) -> None:
+        self.machine = MACHINE.get()
+        super().__init__(work, **named)
 
 
 class Call:
@@ -100,7 +116,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network = network
         self.blocked: list[str] = []
         """The calls that would have waited, whatever became of the exception."""
-        self.set_task_factory(_make_task)
+        self.set_task_factory(lambda loop, work, **named: Task(work, loop=loop, **named))
 
     def time(self) -> float:
         return self._now
@@ -116,7 +132,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
         call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
         self._timers_made += 1
-        heapq.heappush(self._scheduled, (when, self._timers_made, call))  # a heap alone keeps no order at one instant
+        heappush(self._scheduled, (when, self._timers_made, call))  # a heap alone keeps no order at one instant
         return call
 
     def call_later(  # type: ignore[override]
@@ -130,36 +146,48 @@ class SimLoop(asyncio.BaseEventLoop):
             super().run_forever()
 
     def _run_once(self) -> None:
-        """As the base class's, but for the wait: time moves instead."""
+        """As the base class's, but for the wait: time moves instead. All turns until the loop is to stop."""
         timers, ready = self._scheduled, self._ready
-        self._turns += 1
-        if self._turns == TURNS:
-            if self._now - self._counted_from < 1.0:
-                raise Livelock(f"{TURNS} turns in less than a second: {ready[0] if ready else timers[0]}")
-            self._turns, self._counted_from = 0, self._now
+        while True:
+            self._turns += 1
+            if self._turns == TURNS:
+                self._still_moves()
+            if not ready and not self._stopping:
+                self._move()
+            while timers and timers[0][0] <= self._now:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                call = ready.popleft()
+                callback = call.callback
+                if callback is None:
+                    continue
+                machine = call.context.get(MACHINE)
+                if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
+                    continue
+                try:
+                    call.context.run(callback, *call.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    what = {"message": f"exception in {callback!r}", "exception": error, "handle": call}
+                    self.call_exception_handler(what)
+            if self._stopping:
+                return
+
+    def _move(self) -> None:
+        """To the next instant at which something happens."""
+        timers = self._scheduled
         while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-        if not ready and not self._stopping:
-            if not timers:
-                raise Deadlock("nothing is scheduled")
-            if timers[0][0] > self._now:
-                self._now = max(timers[0][0], self._now + GRAIN)
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            call = ready.popleft()
-            callback = call.callback
-            if callback is None:
-                continue
-            machine = call.context.get(MACHINE)
-            if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
-                continue
-            try:
-                call.context.run(callback, *call.args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": f"exception in {callback!r}", "exception": error, "handle": call})
+            heappop(timers)
+        if not timers:
+            raise Deadlock("nothing is scheduled")
+        if timers[0][0] > self._now:
+            self._now = max(timers[0][0], self._now + GRAIN)
+
+    def _still_moves(self) -> None:
+        if self._now - self._counted_from < 1.0:
+            raise Livelock(f"{TURNS} turns in less than a second: {(self._ready or self._scheduled)[0]}")
+        self._turns, self._counted_from = 0, self._now
 
     def _process_events(self, _events: object) -> None:
         pass
@@ -216,15 +244,6 @@ class SimLoop(asyncio.BaseEventLoop):
 def _folder(path: Any) -> str:
     """Where a unix socket is known by: it may be moved to another name once it listens."""
     return str(Path(path).parent)
-
-
-def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> asyncio.Task[Any]:
-    task = asyncio.Task(work, loop=loop, **named)
-    machine = MACHINE.get()
-    if machine is not None:
-        machine.tasks[task] = None
-        task.add_done_callback(lambda done: machine.tasks.pop(done, None))
-    return task
 
 
 _BLOCKING = frozenset(

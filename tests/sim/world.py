@@ -27,7 +27,7 @@ from tests.sim.disk import close_freed
 from tests.sim.internet import Internet
 from tests.sim.invariants import Violation
 from tests.sim.ledger import Ledger
-from tests.sim.loop import MACHINE, SimLoop
+from tests.sim.loop import SimLoop, Task
 from tests.sim.network import Network
 from tests.sim.scenario import DAY, ClockStep, Crash, DiskTrouble, Fault, Order, Restart, Scenario
 
@@ -65,7 +65,7 @@ class World:
     def _exception(self, _loop: object, context: dict[str, Any]) -> None:
         """Nobody took an exception. What a dead machine's tasks do when they are cleared away is nothing."""
         task = context.get("task") or context.get("future")
-        machine = task.get_context().get(MACHINE) if isinstance(task, asyncio.Task) else None
+        machine = task.machine if isinstance(task, Task) else None
         if (machine is None or machine.alive) and not self.course.over.is_set():
             what = f"{context.get('message')}: {context.get('exception')!r}"
             self.course.check([Violation("nothing fails inside", what)])
@@ -120,7 +120,7 @@ class World:
         while True:
             await asyncio.sleep(LOOK)
             if self.computer.machine is not None and self.computer.runs:
-                self.course.check(invariants.of_tasks(len(self.computer.machine.tasks), self.scenario))
+                self.course.check(invariants.of_tasks(len(self.computer.machine.tasks()), self.scenario))
 
     async def _last_look(self) -> None:
         """The daemon ends in order; then the books are compared."""
