@@ -6,7 +6,7 @@ import asyncio
 
 from mta.model.envelope import MailClass
 
-LOOK_INTERVAL = 300.0
+LOOK_INTERVAL = 900.0
 """Seconds: how often a stage looks into the spool without a ring. An instant of wall time is slept to, and whoever watches
 the clock rings where it steps."""
 
@@ -49,9 +49,9 @@ class Doorbell:
 
 
 async def wait_for(event: asyncio.Event, timeout: float) -> None:
-    """Until `event` is set or `timeout` seconds have passed; does not clear it."""
+    """Until `event` is set, which it is in any case after `timeout` seconds; does not clear it."""
+    alarm = asyncio.get_running_loop().call_later(max(timeout, 0), event.set)
     try:
-        async with asyncio.timeout(max(timeout, 0)):
-            await event.wait()
-    except TimeoutError:
-        pass
+        await event.wait()
+    finally:
+        alarm.cancel()

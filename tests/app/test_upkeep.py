@@ -159,12 +159,12 @@ def test_a_delivery_that_was_lost_goes_on_and_a_long_one_is_left_alone(tmp_path:
         claim = await home.spool.claim("up.test", 1, home.clock.now() + 60)  # nobody works on it
         assert claim is not None
         await home.spool.mark_in_doubt(claim, [claim.recipients[0].id], "mx.up.test", "192.0.2.2", home.clock.now())
-        remotes.latency = 110
+        remotes.latency = 210
         long = await home.submit("long@example.org")
-        await pause(650)
+        await pause(1220)
         assert (await home.recipient(long)).status is Status.SENDING
         assert (await home.recipient(lost)).status is Status.IN_DOUBT
-        await pause(1500)
+        await pause(2500)
         assert (await home.recipient(long)).doubts == 0
         it = await home.recipient(lost)
         assert (it.status, it.attempts, it.doubts) == (Status.SENT, 3, 1)
