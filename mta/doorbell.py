@@ -49,7 +49,7 @@ class Doorbell:
 
 
 async def wait_for(event: asyncio.Event, timeout: float) -> None:
-    """Until `event` is set, which it is in any case after `timeout` seconds; does not clear it."""
+    """Until `event` is set, which it is after `timeout` seconds at the latest; does not clear it."""
     alarm = asyncio.get_running_loop().call_later(max(timeout, 0), event.set)
     try:
         await event.wait()

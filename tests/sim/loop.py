@@ -77,10 +77,7 @@ class Task(asyncio.Task[Any]):
     """`machine`: in whose context it was made."""
 
     __slots__ = ("machine",)
-
-    def __init__(self, work: Any, **named: Any) -> None:
-        self.machine = MACHINE.get()
-        super().__init__(work, **named)
+    machine: Machine | None
 
 
 class Call:
@@ -116,7 +113,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network = network
         self.blocked: list[str] = []
         """The calls that would have waited, whatever became of the exception."""
-        self.set_task_factory(lambda loop, work, **named: Task(work, loop=loop, **named))
+        self.set_task_factory(_make_task)
 
     def time(self) -> float:
         return self._now
@@ -244,6 +241,12 @@ class SimLoop(asyncio.BaseEventLoop):
 def _folder(path: Any) -> str:
     """Where a unix socket is known by: it may be moved to another name once it listens."""
     return str(Path(path).parent)
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> Task:
+    task = Task(work, loop=loop, **named)
+    task.machine = MACHINE.get()
+    return task
 
 
 _BLOCKING = frozenset(
