@@ -73,10 +73,7 @@ class _Lead:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._loop = clock, asyncio.get_running_loop()
-        self._lead = self._present()
-
-    def _present(self) -> float:
-        return self._clock.now() - self._loop.time()
+        self._lead = clock.now() - self._loop.time()
 
     async def step(self) -> float:
         """The seconds of the next step, negative where the clock goes back; one since the last call counts."""
@@ -88,7 +85,7 @@ class _Lead:
             self._timer.cancel()
 
     def _look(self, stepped: "asyncio.Future[float]") -> None:
-        before, self._lead = self._lead, self._present()
+        before, self._lead = self._lead, self._clock.now() - self._loop.time()
         if abs(self._lead - before) > STEP:
             stepped.set_result(self._lead - before)
         else:

@@ -15,10 +15,13 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 MACHINE: "contextvars.ContextVar[Machine | None]" = contextvars.ContextVar("machine", default=None)
 """The machine that runs; None: the world around it."""
@@ -47,14 +50,19 @@ class Machine:
         self.name = name
         self.alive = True
         self.armed: tuple[str, int] | None = None
+        self._made: list[weakref.ref[Task]] = []
         self._left: list[Task] = []
         """Those that had not ended when it crashed: they stay, so that nothing of them runs to clear up."""
         self._on_crash = on_crash
 
     def tasks(self) -> "list[Task]":
-        """Those of the running loop that have not ended."""
-        loop = asyncio._get_running_loop()
-        return [it for it in asyncio.all_tasks(loop) if isinstance(it, Task) and it.machine is self] if loop else []
+        """Those that have not ended, in the order of their making."""
+        tasks = [it for made in self._made if (it := made()) is not None and not it.done()]
+        self._made = [weakref.ref(it) for it in tasks]
+        return tasks
+
+    def has(self, task: "Task") -> None:
+        self._made.append(weakref.ref(task))
 
     def tick(self, kind: str) -> bool:
         """An event of this kind is about to be; whether the machine lives on."""
@@ -80,15 +88,13 @@ class Task(asyncio.Task[Any]):
     machine: Machine | None
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A callback that waits; as `asyncio.TimerHandle` to those who made it. `callback` None: cancelled."""
 
-    __slots__ = ("_when", "args", "callback", "context")
-
-    def __init__(
-        self, callback: Any, args: tuple[Any, ...], context: contextvars.Context, when: float = 0.0
-    ) -> None:
-        self.callback, self.args, self.context, self._when = callback, args, context, when
+    callback: Any
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    _when: float = 0.0
 
     def cancel(self) -> None:
         self.callback = None
@@ -106,7 +112,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self, network: Any, start: float = 1000.0) -> None:
         super().__init__()
-        self._now = self._counted_from = start
+        self.now = self._counted_from = start
         self._turns = 0
         self._clock_resolution = 1e-9
         self._timers_made = 0
@@ -116,7 +122,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_make_task)
 
     def time(self) -> float:
-        return self._now
+        return self.now
 
     # the base class's without its checks: a fifth of a simulation's time is spent below these
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
@@ -135,7 +141,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> "Call":
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        when = self.now + delay
+        call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
+        self._timers_made += 1
+        heappush(self._scheduled, (when, self._timers_made, call))
+        return call
 
     # ------------------------------------------------ one turn
     def run_forever(self) -> None:
@@ -151,7 +161,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._still_moves()
             if not ready and not self._stopping:
                 self._move()
-            while timers and timers[0][0] <= self._now:
+            while timers and timers[0][0] <= self.now:
                 ready.append(heappop(timers)[2])
             for _ in range(len(ready)):
                 call = ready.popleft()
@@ -178,13 +188,13 @@ class SimLoop(asyncio.BaseEventLoop):
             heappop(timers)
         if not timers:
             raise Deadlock("nothing is scheduled")
-        if timers[0][0] > self._now:
-            self._now = max(timers[0][0], self._now + GRAIN)
+        if timers[0][0] > self.now:
+            self.now = max(timers[0][0], self.now + GRAIN)
 
     def _still_moves(self) -> None:
-        if self._now - self._counted_from < 1.0:
+        if self.now - self._counted_from < 1.0:
             raise Livelock(f"{TURNS} turns in less than a second: {(self._ready or self._scheduled)[0]}")
-        self._turns, self._counted_from = 0, self._now
+        self._turns, self._counted_from = 0, self.now
 
     def _process_events(self, _events: object) -> None:
         pass
@@ -245,7 +255,9 @@ def _folder(path: Any) -> str:
 
 def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> Task:
     task = Task(work, loop=loop, **named)
-    task.machine = MACHINE.get()
+    machine = task.machine = MACHINE.get()
+    if machine is not None:
+        machine.has(task)
     return task
 
 
