@@ -74,7 +74,8 @@ def _give_space_back(db: sqlite3.Connection) -> int:
     spare = before - db.execute("PRAGMA page_count").fetchone()[0] // 4
     if spare <= 0:
         return 0
-    db.execute(f"PRAGMA incremental_vacuum({min(spare, VACUUM_PAGES)})").fetchall()
+    for _ in range(min(spare, VACUUM_PAGES)):  # one at a time: of more, Python's module carries out the first alone
+        db.execute("PRAGMA incremental_vacuum(1)")
     return before - _free_pages(db)
 
 
