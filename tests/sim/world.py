@@ -64,8 +64,8 @@ class World:
         self._others: list[asyncio.Task[None]] = []
 
     def _exception(self, _loop: object, context: dict[str, Any]) -> None:
-        """Nobody took an exception. What a dead machine's tasks do when they are cleared away is nothing, nor is what a bad disk
-        answers to one that ends."""
+        """Nobody took an exception. What a dead machine's tasks do when they are cleared away is nothing, nor is what a bad
+        disk answers to one that ends."""
         task = context.get("task") or context.get("future")
         machine = task.machine if isinstance(task, Task) else None
         of_the_disk = isinstance(context.get("exception"), SpoolError) and self.course.disk_was_bad
