@@ -6,7 +6,7 @@ import asyncio
 
 from mta.model.envelope import MailClass
 
-LOOK_INTERVAL = 300.0
+LOOK_INTERVAL = 900.0
 """Seconds: how often a stage looks into the spool without a ring. An instant of wall time is slept to, and whoever watches
 the clock rings where it steps."""
 

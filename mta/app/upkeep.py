@@ -9,13 +9,15 @@ from mta.config.model import Spool as Retention
 from mta.delivery.worker import Delivery
 from mta.model.events import Trouble
 from mta.ports.system import Clock, Observer
-from mta.spool.base import Reconciled, Spool, SpoolError
+from mta.spool.base import Purged, Reconciled, Spool, SpoolError
 
-PURGE_INTERVAL = 300.0
+PURGE_INTERVAL, LONGEST_PURGE_INTERVAL = 300.0, 3600.0
+PURGE_SHARE = 24
+"""Content stays for that part of its retention longer than it has to, within these bounds (seconds)."""
 PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
-RECONCILE_INTERVAL = 300.0
+RECONCILE_INTERVAL = 600.0
 CLOCK_INTERVAL = 10.0
 STEP = 1.0
 """Seconds by which the wall clock has to leave the loop's, so that what waits for an instant is looked at again."""
@@ -24,20 +26,21 @@ STEP_BACK = 60.0
 
 
 async def purge_for_ever(spool: Spool, retention: Retention, clock: Clock, observer: Observer) -> None:
+    interval = min(max(retention.content_retention / PURGE_SHARE, PURGE_INTERVAL), LONGEST_PURGE_INTERVAL)
     while True:
         try:
             await purge(spool, retention, clock)
         except SpoolError as error:
             observer(Trouble("warning", "old messages could not be purged; trying again later", str(error)))
-        await asyncio.sleep(PURGE_INTERVAL)
+        await asyncio.sleep(interval)
 
 
 async def purge(spool: Spool, retention: Retention, clock: Clock) -> None:
-    """Forgets what has been finished for longer than `retention`."""
+    """Forgets what has been finished for longer than `retention`, and gives back what space that leaves."""
     while True:
         now = clock.now()
         purged = await spool.purge(now - retention.content_retention, now - retention.retention, PURGE_BATCH, now)
-        if not (purged.contents or purged.messages):
+        if purged == Purged():
             return
         await asyncio.sleep(BREATH)
 
@@ -70,10 +73,7 @@ class _Lead:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._loop = clock, asyncio.get_running_loop()
-        self._lead = self._present()
-
-    def _present(self) -> float:
-        return self._clock.now() - self._loop.time()
+        self._lead = clock.now() - self._loop.time()
 
     async def step(self) -> float:
         """The seconds of the next step, negative where the clock goes back; one since the last call counts."""
@@ -85,7 +85,7 @@ class _Lead:
             self._timer.cancel()
 
     def _look(self, stepped: "asyncio.Future[float]") -> None:
-        before, self._lead = self._lead, self._present()
+        before, self._lead = self._lead, self._clock.now() - self._loop.time()
         if abs(self._lead - before) > STEP:
             stepped.set_result(self._lead - before)
         else:

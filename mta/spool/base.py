@@ -371,6 +371,8 @@ class Changed:
 class Purged:
     contents: int = 0
     messages: int = 0
+    pages: int = 0
+    """Given back to the file system."""
 
 
 # ---------------------------------------------------------------- what is remembered beside mail
@@ -585,7 +587,8 @@ class Spool(Protocol):
     # ------------------------------------------------ upkeep
     async def purge(self, content_before: float, messages_before: float, limit: int, now: float) -> Purged:
         """Forgets the content of messages finished before `content_before`, and messages finished before
-        `messages_before`, at most `limit` of each; never anything unfinished or untold to its sender."""
+        `messages_before`, at most `limit` of each; never anything unfinished or untold to its sender. Gives back some of the
+        space that it does not need."""
         ...
 
     async def reconcile(self, working: Collection[int], doubts: DoubtPolicy, now: float) -> Reconciled:

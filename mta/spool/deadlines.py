@@ -23,6 +23,8 @@ _FAILS, _LATE = _next("fails_at", "recipients_fails"), _next("late_at", "recipie
 
 
 def first_expired(db: sqlite3.Connection, claims: Claims, now: float) -> Place | None:
+    if _all_held(db):
+        return None
     for query in (_FAILS, _LATE):
         found = _first_free(db, claims, query)
         if found is not None and found[0] <= now:
@@ -31,13 +33,17 @@ def first_expired(db: sqlite3.Connection, claims: Claims, now: float) -> Place |
 
 
 def next_deadline(db: sqlite3.Connection, claims: Claims) -> float | None:
+    if _all_held(db):
+        return None
     with claims.lock:
         found = [_first_free(db, claims, query) for query in (_FAILS, _LATE)]
     return min((one[0] for one in found if one is not None), default=None)
 
 
+def _all_held(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM standing_holds WHERE destination = '*'").fetchone() is not None
+
+
 def _first_free(db: sqlite3.Connection, claims: Claims, query: str) -> tuple[float, str, int] | None:
-    if db.execute("SELECT 1 FROM standing_holds WHERE destination = '*'").fetchone():
-        return None
     rows = db.execute(query)
     return next(((at, name, one) for at, name, one in rows if one not in claims.busy(name)), None)

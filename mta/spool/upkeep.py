@@ -29,8 +29,7 @@ def purge(
     if not contents and not messages:
         _forget_destinations(db, limit)
     memories.purge(db, limit, effects.now)
-    _give_space_back(db)
-    return Purged(len(contents), len(messages))
+    return Purged(len(contents), len(messages), _give_space_back(db))
 
 
 def _finished(db: sqlite3.Connection, condition: str, before: float, limit: int) -> list[int]:
@@ -69,8 +68,16 @@ def _forget_destinations(db: sqlite3.Connection, limit: int) -> None:
     )
 
 
-def _give_space_back(db: sqlite3.Connection) -> None:
-    free = db.execute("PRAGMA freelist_count").fetchone()[0]
-    spare = free - db.execute("PRAGMA page_count").fetchone()[0] // 4
-    if spare > 0:
-        db.execute(f"PRAGMA incremental_vacuum({min(spare, VACUUM_PAGES)})").fetchall()
+def _give_space_back(db: sqlite3.Connection) -> int:
+    """The pages that were."""
+    before = _free_pages(db)
+    spare = before - db.execute("PRAGMA page_count").fetchone()[0] // 4
+    if spare <= 0:
+        return 0
+    for _ in range(min(spare, VACUUM_PAGES)):  # one at a time: of more, Python's module carries out the first alone
+        db.execute("PRAGMA incremental_vacuum(1)")
+    return before - _free_pages(db)
+
+
+def _free_pages(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA freelist_count").fetchone()[0])

@@ -1,10 +1,12 @@
 """What the daemon does from time to time."""
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from mta.app.upkeep import Waits, reconcile_for_ever, watch_clock
+from mta.app.upkeep import Waits, purge_for_ever, reconcile_for_ever, watch_clock
+from mta.config.model import Spool as Retention
 from mta.model.envelope import Kind, MailClass, NewMessage, NewRecipient, Notice
 from mta.model.events import Trouble
 from mta.model.lifecycle import Status
@@ -159,12 +161,12 @@ def test_a_delivery_that_was_lost_goes_on_and_a_long_one_is_left_alone(tmp_path:
         claim = await home.spool.claim("up.test", 1, home.clock.now() + 60)  # nobody works on it
         assert claim is not None
         await home.spool.mark_in_doubt(claim, [claim.recipients[0].id], "mx.up.test", "192.0.2.2", home.clock.now())
-        remotes.latency = 110
+        remotes.latency = 210
         long = await home.submit("long@example.org")
-        await pause(650)
+        await pause(1220)
         assert (await home.recipient(long)).status is Status.SENDING
         assert (await home.recipient(lost)).status is Status.IN_DOUBT
-        await pause(1500)
+        await pause(2500)
         assert (await home.recipient(long)).doubts == 0
         it = await home.recipient(lost)
         assert (it.status, it.attempts, it.doubts) == (Status.SENT, 3, 1)
@@ -203,3 +205,31 @@ def test_what_can_not_wait_is_told_undisturbed_for_as_long_as_the_spool_takes(tm
         reconciling.cancel()
 
     play(tmp_path, story)
+
+
+def test_old_content_is_forgotten_in_time_and_its_space_given_back_at_once(tmp_path: Path) -> None:
+    """More than one step gives back; what stays free is a quarter of the file."""
+
+    async def story(home: House, remotes: Remotes, scheduler: Scheduler) -> None:
+        retention = Retention(url=f"sqlite:{tmp_path}/spool.db", retention="30d", content_retention="3d")
+        purging = asyncio.create_task(purge_for_ever(home.spool, retention, home.clock, home.facts.append))
+        for number in range(12):
+            await home.submit(f"{number}@example.org", content=CONTENT + b"x" * 76 * 1024 * 8)
+        await pause(3 * DAY - 60)
+        assert _one(tmp_path, "SELECT count(*) FROM content") >= 12
+        await pause(3600 + 120)
+        assert _one(tmp_path, "SELECT count(*) FROM content") == 0
+        assert _one(tmp_path, "PRAGMA page_count") < 500
+        assert _one(tmp_path, "PRAGMA freelist_count") <= _one(tmp_path, "PRAGMA page_count") // 3
+        assert not [fact for fact in home.facts if isinstance(fact, Trouble)]
+        purging.cancel()
+
+    play(tmp_path, story)
+
+
+def _one(folder: Path, statement: str) -> int:
+    db = sqlite3.connect(f"file:{folder}/spool.db?mode=ro", uri=True)
+    try:
+        return int(db.execute(statement).fetchone()[0])
+    finally:
+        db.close()

@@ -34,7 +34,7 @@ from tests.sim.disk import Disk
 from tests.sim.faults import RELAY
 from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
-from tests.sim.loop import MACHINE, Machine
+from tests.sim.loop import MACHINE, Machine, SimLoop
 from tests.sim.network import End, Network
 from tests.sim.scenario import Crash, DiskTrouble, DomainPlan, Scenario
 
@@ -45,12 +45,12 @@ SERVICE_RESTARTS = 5.0
 class SimClock:
     """Wall time: the loop's, and by how much somebody has set it wrong."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.offset = 0.0
 
     def now(self) -> float:
-        return EPOCH + self.offset + self._loop.time() - START
+        return EPOCH + self.offset + self._loop.now - START
 
 
 class _Lines:

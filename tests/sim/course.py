@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from tests.sim import invariants
 from tests.sim.invariants import Violation
+from tests.sim.loop import SimLoop
 from tests.sim.scenario import DiskTrouble, Scenario
 
 F = TypeVar("F")
@@ -18,7 +19,7 @@ EPOCH = 1_800_000_000.0
 
 
 class Course:
-    def __init__(self, scenario: Scenario, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, scenario: Scenario, loop: SimLoop) -> None:
         self.scenario, self.loop = scenario, loop
         self.trace: list[str] = []
         self.violation: Violation | None = None
@@ -31,7 +32,7 @@ class Course:
     @property
     def now(self) -> float:
         """Seconds from the start."""
-        return self.loop.time() - START
+        return self.loop.now - START
 
     def tell(self, text: str) -> None:
         self.trace.append(f"{self.now:.6f} {text}")

@@ -83,7 +83,7 @@ def address(email: Email, place: int, domain: str) -> str:
     return f"m{email.number}.{place}@{domain}"
 
 
-@lru_cache(64)
+@lru_cache(1024)
 def body(number: int, size: int) -> bytes:
     """The text of an email: lines with dots in front, empty ones, as long as they may be."""
     lines, length = [], 0

@@ -10,15 +10,18 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import heapq
 import ipaddress
 import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 MACHINE: "contextvars.ContextVar[Machine | None]" = contextvars.ContextVar("machine", default=None)
 """The machine that runs; None: the world around it."""
@@ -47,9 +50,19 @@ class Machine:
         self.name = name
         self.alive = True
         self.armed: tuple[str, int] | None = None
-        self.tasks: dict[asyncio.Task[Any], None] = {}
-        """Those that have not ended, in the order of their making; after a crash they stay for ever."""
+        self._made: list[weakref.ref[Task]] = []
+        self._left: list[Task] = []
+        """Those that had not ended when it crashed: they stay, so that nothing of them runs to clear up."""
         self._on_crash = on_crash
+
+    def tasks(self) -> "list[Task]":
+        """Those that have not ended, in the order of their making."""
+        tasks = [it for made in self._made if (it := made()) is not None and not it.done()]
+        self._made = [weakref.ref(it) for it in tasks]
+        return tasks
+
+    def has(self, task: "Task") -> None:
+        self._made.append(weakref.ref(task))
 
     def tick(self, kind: str) -> bool:
         """An event of this kind is about to be; whether the machine lives on."""
@@ -64,18 +77,24 @@ class Machine:
         if self.alive:
             self.alive = False
             self.armed = None
+            self._left = self.tasks()
             self._on_crash(self)
 
 
-class Call:
+class Task(asyncio.Task[Any]):
+    """`machine`: in whose context it was made."""
+
+    __slots__ = ("machine",)
+    machine: Machine | None
+
+
+class Call(msgspec.Struct, eq=False):
     """A callback that waits; as `asyncio.TimerHandle` to those who made it. `callback` None: cancelled."""
 
-    __slots__ = ("_when", "args", "callback", "context")
-
-    def __init__(
-        self, callback: Any, args: tuple[Any, ...], context: contextvars.Context, when: float = 0.0
-    ) -> None:
-        self.callback, self.args, self.context, self._when = callback, args, context, when
+    callback: Any
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    _when: float = 0.0
 
     def cancel(self) -> None:
         self.callback = None
@@ -93,7 +112,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self, network: Any, start: float = 1000.0) -> None:
         super().__init__()
-        self._now = self._counted_from = start
+        self.now = self._counted_from = start
         self._turns = 0
         self._clock_resolution = 1e-9
         self._timers_made = 0
@@ -103,7 +122,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_make_task)
 
     def time(self) -> float:
-        return self._now
+        return self.now
 
     # the base class's without its checks: a fifth of a simulation's time is spent below these
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
@@ -116,13 +135,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
         call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
         self._timers_made += 1
-        heapq.heappush(self._scheduled, (when, self._timers_made, call))  # a heap alone keeps no order at one instant
+        heappush(self._scheduled, (when, self._timers_made, call))  # a heap alone keeps no order at one instant
         return call
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> "Call":
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        when = self.now + delay
+        call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
+        self._timers_made += 1
+        heappush(self._scheduled, (when, self._timers_made, call))
+        return call
 
     # ------------------------------------------------ one turn
     def run_forever(self) -> None:
@@ -130,36 +153,48 @@ class SimLoop(asyncio.BaseEventLoop):
             super().run_forever()
 
     def _run_once(self) -> None:
-        """As the base class's, but for the wait: time moves instead."""
+        """As the base class's, but for the wait: time moves instead. All turns until the loop is to stop."""
         timers, ready = self._scheduled, self._ready
-        self._turns += 1
-        if self._turns == TURNS:
-            if self._now - self._counted_from < 1.0:
-                raise Livelock(f"{TURNS} turns in less than a second: {ready[0] if ready else timers[0]}")
-            self._turns, self._counted_from = 0, self._now
+        while True:
+            self._turns += 1
+            if self._turns == TURNS:
+                self._still_moves()
+            if not ready and not self._stopping:
+                self._move()
+            while timers and timers[0][0] <= self.now:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                call = ready.popleft()
+                callback = call.callback
+                if callback is None:
+                    continue
+                machine = call.context.get(MACHINE)
+                if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
+                    continue
+                try:
+                    call.context.run(callback, *call.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    what = {"message": f"exception in {callback!r}", "exception": error, "handle": call}
+                    self.call_exception_handler(what)
+            if self._stopping:
+                return
+
+    def _move(self) -> None:
+        """To the next instant at which something happens."""
+        timers = self._scheduled
         while timers and timers[0][2].callback is None:
-            heapq.heappop(timers)
-        if not ready and not self._stopping:
-            if not timers:
-                raise Deadlock("nothing is scheduled")
-            if timers[0][0] > self._now:
-                self._now = max(timers[0][0], self._now + GRAIN)
-        while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            call = ready.popleft()
-            callback = call.callback
-            if callback is None:
-                continue
-            machine = call.context.get(MACHINE)
-            if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
-                continue
-            try:
-                call.context.run(callback, *call.args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": f"exception in {callback!r}", "exception": error, "handle": call})
+            heappop(timers)
+        if not timers:
+            raise Deadlock("nothing is scheduled")
+        if timers[0][0] > self.now:
+            self.now = max(timers[0][0], self.now + GRAIN)
+
+    def _still_moves(self) -> None:
+        if self.now - self._counted_from < 1.0:
+            raise Livelock(f"{TURNS} turns in less than a second: {(self._ready or self._scheduled)[0]}")
+        self._turns, self._counted_from = 0, self.now
 
     def _process_events(self, _events: object) -> None:
         pass
@@ -218,12 +253,11 @@ def _folder(path: Any) -> str:
     return str(Path(path).parent)
 
 
-def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> asyncio.Task[Any]:
-    task = asyncio.Task(work, loop=loop, **named)
-    machine = MACHINE.get()
+def _make_task(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> Task:
+    task = Task(work, loop=loop, **named)
+    machine = task.machine = MACHINE.get()
     if machine is not None:
-        machine.tasks[task] = None
-        task.add_done_callback(lambda done: machine.tasks.pop(done, None))
+        machine.has(task)
     return task
 
 

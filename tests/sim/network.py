@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.loop import MACHINE, Machine
+from tests.sim.loop import GRAIN, MACHINE, Machine, SimLoop
 
 WINDOW = 64 * 1024
 HIGH_WATER = 64 * 1024
@@ -59,7 +59,7 @@ class Network:
         """What they answer, None for nothing, and after how many seconds."""
         self.ends: dict[End, None] = {}
         """Those that are open."""
-        self.loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment] # set by whoever makes both
+        self.loop: SimLoop = None  # type: ignore[assignment] # set by whoever makes both
         self._ports = 20000
 
     # ------------------------------------------------ asyncio's calls
@@ -301,10 +301,12 @@ class End(asyncio.Transport):
 
     def _after_latency(self, deed: Callable[..., None], *args: Any, delay: float = 0.0) -> None:
         """Things arrive in the order in which they were sent."""
-        if self._is_silent and not args:
+        if self.fault is not None and not args and self._is_silent:
             return  # an end of file is lost like the rest
         loop = self.network.loop
-        self._arrives_at = max(self._arrives_at + 1e-6, loop.time() + self.latency * self.network.some() + delay)
+        at = loop.now + self.latency * self.network.some() + delay
+        earliest = self._arrives_at + GRAIN
+        self._arrives_at = at if at > earliest else earliest
         loop.call_at(self._arrives_at, deed, *args, context=self.peer.context)
 
     # ------------------------------------------------ inwards
