@@ -1,5 +1,5 @@
-"""Runs inside a daemon's process, before it is one: kills it, and the process of its spool, which is a copy of it, just before
-or just after one commit.
+"""Runs inside a daemon's process, before it is one: kills it, and its spool's process, which is a copy of it, just before or
+just after one commit.
 
 A commit is named by the verb and by what it is about: "accept mail", "mark dsn", "settle report", "report dsn", "purge".
 `CRASH_AT` in the environment is a `Point` as text; `COMMITS` is a file that gets the name of each commit.

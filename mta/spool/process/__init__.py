@@ -1,5 +1,4 @@
 """The spool in a process of its own: its SQL and the event loop don't wait for one interpreter lock.
 
-`client` is the daemon's end, `server` the other one, `wire` what goes between them. The verbs and their promises are those of
-`spool.base.Spool`.
+`client` is the daemon's end, `server` the other one, `wire` what goes between them; the verbs are `spool.base.Spool`'s.
 """
