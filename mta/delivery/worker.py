@@ -7,6 +7,7 @@ What was stopped before the final dot goes back uncounted; what is past it is aw
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -217,7 +218,7 @@ class Delivery:
         claim = flight.claim
         if isinstance(error, asyncio.CancelledError):
             if not flight.must_finish:  # else the dot may be out: the mark stays, for the next start to find
-                await asyncio.shield(self._spool.release(claim, self._clock.now()))
+                await asyncio.shield(self._let_go(claim))
             raise error
         if isinstance(error, SpoolError):
             await self._give_back(claim)
@@ -226,6 +227,11 @@ class Delivery:
         self._observer(Trouble("error", f"delivery of {claim.queue_id} failed inside", repr(error)))
         verdict = _failed_inside(flight.must_finish)
         attempt.conclusions.update({it.id: Conclusion(verdict) for it in attempt.open})
+
+    async def _let_go(self, claim: Claim) -> None:
+        """At a stop: nothing was sent, and where this fails too, claims end with the daemon."""
+        with suppress(SpoolError):
+            await self._spool.release(claim, self._clock.now())
 
     # ------------------------------------------------ results
     async def _give_back(self, claim: Claim) -> None:

@@ -22,9 +22,9 @@ class Ownership:
             self._descriptor = None
 
 
-def own(path: Path) -> Ownership:
-    """Makes the folder where it is missing and takes the spool at `path`. Raises `SpoolBusy`, which names the spool and
-    the owner's process id, and `SpoolError`, which names what is not ours to write."""
+def own(path: Path, owner: int) -> Ownership:
+    """Makes the folder where it is missing and takes the spool at `path`, for the process `owner`. Raises `SpoolBusy`, which
+    names the spool and the owner's process id, and `SpoolError`, which names what is not ours to write."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -42,7 +42,7 @@ def own(path: Path) -> Ownership:
         os.close(descriptor)
         raise SpoolBusy(f"the spool {path} is in use by another daemon (process {holder})") from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, f"{owner}\n".encode(), 0)
     return Ownership(descriptor)
 
 

@@ -7,6 +7,7 @@ claim is held in memory: after a crash nothing is claimed. Errors of the storage
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -89,11 +90,13 @@ async def open_sqlite(
     connect: Connect = connect_threaded,
     min_free: int = RESERVE,
     by_sender: bool = False,
+    owner: int | None = None,
 ) -> "tuple[SqliteSpool, Recovered]":
     """Takes the spool at `path` (made where there is none) and recovers what a crash left. Raises `SpoolBusy`,
     `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries.
-    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone."""
-    owned = ownership.own(path)
+    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone. `owner`: the process that others are
+    told to have it, where that is not this one."""
+    owned = ownership.own(path, owner or os.getpid())
     connections: list[Connection] = []
     try:
         schema.create_missing(path)

@@ -17,6 +17,7 @@ from mta.model.events import Encrypted, Fact
 from mta.model.tls import TlsPolicy, TlsResult
 from mta.sts.fetch import PolicyServers
 from tests.e2e.world import World
+from tests.spool.house import SpawnedProcess
 from tests.support.daemon import toml, until
 from tests.support.tls import client_context
 from tests.support.web_server import WebServer, page
@@ -40,7 +41,7 @@ async def daemon(world: World, at: float, web_port: int = 1) -> AsyncIterator[tu
     world.daemon.file.write_text(toml(world.daemon.config))
     config = load(world.daemon.file, {})
     facts: list[Fact] = []
-    runtime = system_runtime(config)
+    runtime = system_runtime(config, SpawnedProcess(asyncio.new_event_loop))
     fetch = PolicyServers(runtime.resolver, port=web_port, tls=client_context())
     made = Daemon(config, replace(runtime, clock=At(at), fetch_policy=fetch), facts.append, Notifier({}))
     started = asyncio.Event()

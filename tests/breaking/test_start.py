@@ -7,14 +7,14 @@ from tests.support.daemon import toml, until
 
 SLOW_OPENING = """
 import asyncio, pathlib
-import mta.app.runtime
-opened = mta.app.runtime.open_sqlite
+import mta.spool.process.server
+opened = mta.spool.process.server.open_sqlite
 async def slowly(path, **how):
     path.with_name("opening").touch()
     while path.with_name("opening").exists():
         await asyncio.sleep(0.01)
     return await opened(path, **how)
-mta.app.runtime.open_sqlite = slowly
+mta.spool.process.server.open_sqlite = slowly
 """
 
 

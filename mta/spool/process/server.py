@@ -83,7 +83,7 @@ class SpoolServer(asyncio.Protocol):
             try:
                 self._spool, recovered = await open_sqlite(
                     opening.path, doubts=opening.doubts, now=opening.now, doorbell=Bell(self), connect=connect,
-                    min_free=opening.min_free, by_sender=opening.by_sender,
+                    min_free=opening.min_free, by_sender=opening.by_sender, owner=os.getppid(),
                 )  # fmt: skip
             except SpoolBusy:
                 if self._loop.time() > give_up:

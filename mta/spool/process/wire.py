@@ -66,7 +66,7 @@ class Verb(NamedTuple):
 _ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (
-        base.SpoolError, base.ContentGone, base.SpoolFull, base.SpoolBusy, base.SpoolDamaged, base.SpoolRefusal, OSError,
+        base.SpoolError, base.ContentGone, base.SpoolFull, base.SpoolBusy, base.SpoolDamaged, base.SpoolRefusal,
     )
 }  # fmt: skip
 
@@ -106,7 +106,7 @@ def _verbs() -> Iterator[Verb]:
 VERBS = tuple(_verbs())
 VERB = {verb.name: verb for verb in VERBS}
 DELIVERY = _decoder(tuple[str, float, MailClass])
-_ERROR = _decoder(tuple[str, str])
+_ERROR = _decoder(tuple[str, str, int | None])
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
@@ -115,17 +115,19 @@ def frame(number: int, what: int, value: object) -> bytes:
     return _HEAD.pack(len(octets), number, what) + octets
 
 
-def told(error: Exception) -> tuple[str, str]:
+def told(error: Exception) -> tuple[str, str, int | None]:
     """What `raised` makes the same error of; what is not one of a spool's is our own fault, and a `SpoolError` there."""
+    if isinstance(error, OSError):
+        return OSError.__name__, error.strerror or str(error), error.errno
     for kind in type(error).__mro__:
         if kind.__name__ in _ERRORS:
-            return kind.__name__, str(error)
-    return base.SpoolError.__name__, f"the spool failed inside: {error!r}"
+            return kind.__name__, str(error), None
+    return base.SpoolError.__name__, f"the spool failed inside: {error!r}", None
 
 
 def raised(octets: memoryview) -> Exception:
-    name, text = _ERROR.decode(octets)
-    return _ERRORS[name](text)
+    name, text, number = _ERROR.decode(octets)
+    return OSError(number, text) if name == OSError.__name__ else _ERRORS[name](text)
 
 
 class Frames:
