@@ -111,11 +111,6 @@ def memory(pid: int) -> int:
     return sum(_rollup(process, "Pss:") for process in _tree(pid))
 
 
-def resident(pid: int) -> int:
-    """Octets of one process; pages that are shared count whole (RSS)."""
-    return _rollup(pid, "Rss:")
-
-
 def _rollup(pid: int, what: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()

@@ -23,9 +23,10 @@ CEILING = 300 * MIB
 
 
 def resident(daemon: Daemon, field: str = "VmRSS") -> int:
-    """Octets; "VmHWM" is the most there ever was."""
-    status = Path(f"/proc/{daemon.pid}/status").read_text()
-    return int(status.partition(f"{field}:")[2].split()[0]) * 1024
+    """Octets of the daemon and its spool's process; "VmHWM" is the most there ever was."""
+    of_spool = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+    pages = [Path(f"/proc/{pid}/status").read_text().partition(f"{field}:")[2].split()[0] for pid in (daemon.pid, *of_spool)]
+    return sum(map(int, pages)) * 1024
 
 
 async def serves(daemon: Daemon) -> bool:

@@ -7,7 +7,7 @@ measured meanwhile goes elsewhere. It is put into the spool by `tools.fill`, as 
 import asyncio
 from pathlib import Path
 
-from tests.bench.machine import resident
+from tests.bench.machine import memory
 from tests.bench.peers import Setup, running
 from tests.bench.peers.ours import Ours
 from tests.bench.plan import Plan
@@ -43,14 +43,14 @@ async def run(plan: Plan) -> list[Table]:
         table.rows += [
             Row("on disk, octets per message", disk),
             Row("start to 220, s", starts, START_GOAL),
-            Row("memory (RSS) after the start, MB", [[resident(peer.pid) / 1e6] for peer in peers]),
+            Row("memory (PSS) after the start, MB", [[memory(peer.pid) / 1e6] for peer in peers]),
         ]
         await warm_up(peers, [sink] * len(peers))
         table.rows += await _work(plan, peers, sink)
         table.rows += [
             Row("`mta status`, ms", await in_turns(peers, plan.rounds, _status), STATUS_GOAL),
             Row("`status` at the socket, ms", await in_turns(peers, plan.rounds, _asked)),
-            Row("memory (RSS) after the work, MB", [[resident(peer.pid) / 1e6] for peer in peers], MEMORY_GOAL),
+            Row("memory (PSS) after the work, MB", [[memory(peer.pid) / 1e6] for peer in peers], MEMORY_GOAL),
         ]
     return [table]
 
