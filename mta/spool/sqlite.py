@@ -89,11 +89,13 @@ async def open_sqlite(
     connect: Connect = connect_threaded,
     min_free: int = RESERVE,
     by_sender: bool = False,
+    daemon: int = 0,
 ) -> "tuple[SqliteSpool, Recovered]":
     """Takes the spool at `path` (made where there is none) and recovers what a crash left. Raises `SpoolBusy`,
     `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries.
-    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone."""
-    owned = ownership.own(path)
+    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone.
+    `daemon`: the process that this one keeps the spool for."""
+    owned = ownership.own(path, daemon)
     connections: list[Connection] = []
     try:
         schema.create_missing(path)

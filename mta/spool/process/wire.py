@@ -5,6 +5,7 @@ verb's own annotations say. Both ends are one program, forked: there are no vers
 """
 
 import inspect
+import os
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -73,14 +74,14 @@ _ERRORS: dict[str, type[Exception]] = {
 
 def _object(kind: type, value: Any) -> Any:
     if kind is Path:
-        return Path(value)
+        return Path(os.fsdecode(value))
     if kind is object:
         return value
     raise NotImplementedError(f"{kind} has no form on the wire")
 
 
 def _plain(value: Any) -> object:
-    return str(value) if isinstance(value, Path) else list(value)
+    return os.fsencode(value) if isinstance(value, Path) else list(value)
 
 
 def _decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
@@ -106,7 +107,7 @@ def _verbs() -> Iterator[Verb]:
 VERBS = tuple(_verbs())
 VERB = {verb.name: verb for verb in VERBS}
 DELIVERY = _decoder(tuple[str, float, MailClass])
-_ERROR = _decoder(tuple[str, str])
+_ERROR = _decoder(tuple[str, str, int | None])
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
@@ -115,17 +116,29 @@ def frame(number: int, what: int, value: object) -> bytes:
     return _HEAD.pack(len(octets), number, what) + octets
 
 
-def told(error: Exception) -> tuple[str, str]:
+def call(number: int, verb: Verb, arguments: tuple[Any, ...]) -> bytes:
+    """Raises `SpoolError` for what can't be written: text that is no Unicode, integers beyond 64 bits."""
+    try:
+        return frame(number, verb.number, arguments)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise base.SpoolError(f"the spool can't be asked for {verb.name}: {error!r}") from error
+
+
+def told(error: Exception) -> tuple[str, str, int | None]:
     """What `raised` makes the same error of; what is not one of a spool's is our own fault, and a `SpoolError` there."""
+    name, text, number = base.SpoolError.__name__, f"the spool failed inside: {error!r}", None
     for kind in type(error).__mro__:
         if kind.__name__ in _ERRORS:
-            return kind.__name__, str(error)
-    return base.SpoolError.__name__, f"the spool failed inside: {error!r}"
+            name, text = kind.__name__, str(error)
+            break
+    if isinstance(error, OSError) and error.errno is not None:
+        text, number = error.strerror or "", error.errno
+    return name, text.encode("utf-8", "backslashreplace").decode(), number
 
 
 def raised(octets: memoryview) -> Exception:
-    name, text = _ERROR.decode(octets)
-    return _ERRORS[name](text)
+    name, text, number = _ERROR.decode(octets)
+    return _ERRORS[name](text) if number is None else OSError(number, text)
 
 
 class Frames:
