@@ -14,14 +14,14 @@ from tests.support.daemon import Ended, mta, run, until
 NOBODY = 65534
 AS_NOBODY = f"""
 import os
-from mta.app.daemon import Daemon
-start = Daemon.start
-async def as_nobody(self, *arguments):
+from mta.spool.process.client import SpoolProcess
+start = SpoolProcess.__init__
+def as_nobody(self, *arguments):
     os.setgroups([])
     os.setgid({NOBODY})
     os.setuid({NOBODY})
-    await start(self, *arguments)
-Daemon.start = as_nobody
+    start(self, *arguments)
+SpoolProcess.__init__ = as_nobody
 """
 """Behind the imports, since Python or the checkout may be readable for root alone."""
 
