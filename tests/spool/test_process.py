@@ -197,3 +197,17 @@ async def test_a_content_that_is_read_half_holds_nothing_up(spool: RemoteSpool) 
     async for _ in spool.content(queue_id(1)):
         break
     assert await read(spool, queue_id(1)) == LARGE
+
+
+async def test_a_file_that_no_room_is_left_for_over_there_is_closed(spool: RemoteSpool) -> None:
+    """In memory here, and beyond what is kept there with its new header."""
+    (before,) = descriptors(process(spool))
+    limits = resource.prlimit(process(spool), resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    for number in range(5):
+        content = filled(spool, LARGE[:MEMORY_LIMIT])
+        content.replace_prefix(0, b"X-Long: 1\r\n")
+        with pytest.raises(SpoolError):
+            await spool.accept(message(number), content, NOW)
+    resource.prlimit(process(spool), resource.RLIMIT_FSIZE, limits)
+    await put(spool, message(9))
+    assert descriptors(process(spool)) == [before]
