@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from mta.config.model import Submission
 from mta.spool.base import ContentBuffer, Spool, SpoolError
-from mta.spool.buffer import MEMORY_LIMIT, SHARED_LIMIT
+from mta.spool.buffer import MEMORY_LIMIT, SHARED_LIMIT, SMALL_LIMIT
 from mta.spool.process.client import RemoteSpool
 from tests.spool.house import RemoteHouse
 from tests.spool.making import NOW, message, put, queue_id, read
@@ -136,20 +137,21 @@ async def test_memory_of_what_waits_for_a_disk_that_rests_is_bounded(spool: Remo
     assert await read(spool, queue_id(number + 1)) == content
 
 
-async def test_more_files_than_there_is_room_for_on_their_way_are_refused_and_nothing_else_breaks(
-    spool: RemoteSpool,
-) -> None:
+async def test_a_file_of_each_session_waits_for_a_disk_that_rests_and_what_is_beyond_is_refused(spool: RemoteSpool) -> None:
+    spool._memory_use.octets += SHARED_LIMIT  # so that small ones go to files as well
+    small = b"x" * (SMALL_LIMIT + 1)
     with at_rest(spool), quiet():
-        waiting = [accept(spool, number, LARGE) for number in range(400)]
-        done, _ = await asyncio.wait(waiting, timeout=1)
-        assert done
-        assert all(isinstance(it.exception(), SpoolError) for it in done)
-        assert len(done) < 400
-    await asyncio.wait(waiting)
-    taken = [number for number, it in enumerate(waiting) if it.exception() is None]
-    assert len(taken) == 400 - len(done)
-    assert await read(spool, queue_id(taken[-1])) == LARGE
-    await accept(spool, 400, LARGE)
+        waiting = [accept(spool, number, small) for number in range(Submission().max_connections)]
+        await asyncio.sleep(0.1)
+        assert not any(it.done() for it in waiting)
+        beyond = [accept(spool, number, small) for number in range(1000, 1500)]
+        refused, taken = await asyncio.wait(beyond, timeout=1)
+        assert refused
+        assert all(isinstance(it.exception(), SpoolError) for it in refused)
+    await asyncio.gather(*waiting, *taken)
+    for number in (0, len(waiting) - 1):
+        assert await read(spool, queue_id(number)) == small
+    await accept(spool, 2000, LARGE)
 
 
 async def test_a_process_that_has_no_files_left_says_so_and_goes_on(spool: RemoteSpool) -> None:

@@ -46,6 +46,9 @@ from mta.spool.process import server, wire
 from mta.spool.process.wire import Answer, Content, Opening, Verb
 from mta.spool.space import RESERVE, check_room, free_octets
 
+FILES_BUFFER = 256 * 1024
+"""Octets, or what the kernel allows (`net.core.wmem_max`): room for a file from each of 500 sessions on its way."""
+
 
 class SpoolProcess:
     """The other process, whose loop `new_loop` makes. To be made before there are threads or an event loop: it is a copy of
@@ -57,6 +60,7 @@ class SpoolProcess:
         self.calls, calls = socket.socketpair()
         self.files, files = socket.socketpair()
         self.files.setblocking(False)
+        self.files.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FILES_BUFFER)
         with calls, files:
             self.pid = self._begin(calls, files)
 
