@@ -36,7 +36,7 @@ LAYERS = {
     "config": ("model policy ports.smtp", "pydantic"),  # policy, ports: the types of their parameters
     "spool.base": ("model doorbell", "msgspec"),
     "spool": ("model doorbell", "aiosqlite asyncio fcntl msgspec os sqlite3 tempfile threading"),
-    "spool.process": ("doorbell model spool", "asyncio msgspec os signal socket"),
+    "spool.process": ("doorbell model spool", "asyncio msgspec os signal socket sys"),
     "dkim": ("", "cryptography"),
     "http": ("", "asyncio ssl"),
     "client_tls": ("", "ssl"),

@@ -269,8 +269,7 @@ class Daemon:
         done, _ = await asyncio.wait([stop, *self._tasks.values()], return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         for task in done - {stop}:
-            why = f": {task.exception()!r}" if task.exception() else ""
-            raise StartError(f"the {task.get_name()} ended by itself{why}")
+            raise StartError(f"the {task.get_name()} ended by itself: {task.exception()!r}")
 
     def reload(self, config: Config, users: Users = NOBODY) -> None:
         """Takes what can change while it runs (`app.reload`). Raises `ConfigError`, and nothing has changed."""

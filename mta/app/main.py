@@ -42,10 +42,10 @@ SPOOL_MASK = 0o077
 def run(path: Path | None) -> int:
     """The daemon in the foreground, until SIGTERM or SIGINT. The exit code; raises `ConfigError`."""
     config = named_here(load(path, os.environ))
-    users = read_users(config)
     os.umask(SPOOL_MASK)
     gc.set_threshold(*COLLECTIONS)
     process = SpoolProcess(uvloop.new_event_loop)
+    users = read_users(config)  # secrets that the spool has no use for
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, path, users, process))
 

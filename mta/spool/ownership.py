@@ -22,9 +22,10 @@ class Ownership:
             self._descriptor = None
 
 
-def own(path: Path, owner: int) -> Ownership:
-    """Makes the folder where it is missing and takes the spool at `path`, for the process `owner`. Raises `SpoolBusy`, which
-    names the spool and the owner's process id, and `SpoolError`, which names what is not ours to write."""
+def own(path: Path, daemon: int = 0) -> Ownership:
+    """Makes the folder where it is missing and takes the spool at `path`, for the process `daemon` if it is not this one.
+    Raises `SpoolBusy`, which names the spool and the owner's process id, and `SpoolError`, which names what is not ours to
+    write."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -38,11 +39,12 @@ def own(path: Path, owner: int) -> Ownership:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(descriptor)
         raise SpoolBusy(f"the spool {path} is in use by another daemon (process {holder})") from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{owner}\n".encode(), 0)
+    holder = f"{daemon}; its spool's is {os.getpid()}" if daemon else str(os.getpid())
+    os.pwrite(descriptor, f"{holder}\n".encode(), 0)
     return Ownership(descriptor)
 
 

@@ -7,7 +7,6 @@ claim is held in memory: after a crash nothing is claimed. Errors of the storage
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -90,13 +89,13 @@ async def open_sqlite(
     connect: Connect = connect_threaded,
     min_free: int = RESERVE,
     by_sender: bool = False,
-    owner: int | None = None,
+    daemon: int = 0,
 ) -> "tuple[SqliteSpool, Recovered]":
     """Takes the spool at `path` (made where there is none) and recovers what a crash left. Raises `SpoolBusy`,
     `SpoolDamaged`, `SpoolError`. `min_free` octets of the disk are left to the results of deliveries.
-    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone. `owner`: the process that others are
-    told to have it, where that is not this one."""
-    owned = ownership.own(path, owner or os.getpid())
+    `by_sender`: claims go by sender in turn (`mta.spool.senders`), else by age alone.
+    `daemon`: the process that this one keeps the spool for."""
+    owned = ownership.own(path, daemon)
     connections: list[Connection] = []
     try:
         schema.create_missing(path)

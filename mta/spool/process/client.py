@@ -6,11 +6,13 @@ for it goes back. When the process is gone every verb fails, and so the daemon e
 
 import asyncio
 import os
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +48,9 @@ from mta.spool.process import server, wire
 from mta.spool.process.wire import Answer, Content, Opening, Verb
 from mta.spool.space import RESERVE, check_room, free_octets
 
+FILES_BUFFER = 256 * 1024
+"""Octets, or what the kernel allows (`net.core.wmem_max`): room for a file from each of 500 sessions on its way."""
+
 
 class SpoolProcess:
     """The other process, whose loop `new_loop` makes. To be made before there are threads or an event loop: it is a copy of
@@ -57,30 +62,39 @@ class SpoolProcess:
         self.calls, calls = socket.socketpair()
         self.files, files = socket.socketpair()
         self.files.setblocking(False)
+        self.files.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FILES_BUFFER)
         with calls, files:
             self.pid = self._begin(calls, files)
 
     def _begin(self, calls: socket.socket, files: socket.socket) -> int:
-        if pid := os.fork():
+        # blocked until the copy ignores them: what comes meanwhile is for the daemon alone
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, server.FOR_THE_DAEMON)
+        pid = os.fork()
+        if pid:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             return pid
         try:
             _close_all_but(calls.fileno(), files.fileno())
             server.serve(calls, files, self._new_loop)
+        except BaseException as error:  # ours to mend; the daemon says that it has ended
+            print(f"mta: the spool's process failed: {error!r}", file=sys.stderr, flush=True)
         finally:
             os._exit(1)
 
     async def end(self) -> None:
-        """Comes back when the process has ended, or does nothing more for us."""
+        """Waits until it has ended by itself, and raises `SpoolError`, which says how."""
         await self.ended.wait()
+        _, status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        raise SpoolError(f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
 
 
 def _close_all_but(*kept: int) -> None:
     """What systemd opened for the daemon, and whatever else is the daemon's; standard streams stay."""
-    low = 3
-    for descriptor in sorted(kept):
-        os.closerange(low, descriptor)
-        low = descriptor + 1
-    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in kept:
+            with suppress(OSError):  # that of the list itself
+                os.close(descriptor)
 
 
 async def open_in_process(
@@ -99,6 +113,15 @@ async def open_in_process(
     return spool, await spool.open(Opening(path, doubts, now, min_free, by_sender))
 
 
+class _Asked(NamedTuple):
+    """A call that was not answered yet; `octets` of its frame count as memory in use."""
+
+    verb: Verb
+    done: "asyncio.Future[Any]"
+    arguments: tuple[Any, ...]
+    octets: int
+
+
 class RemoteSpool(asyncio.Protocol):
     def __init__(self, process: SpoolProcess, folder: Path, min_free: int, doorbell: Doorbell) -> None:
         self._process, self._folder, self._min_free = process, folder, min_free
@@ -107,7 +130,7 @@ class RemoteSpool(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._frames = wire.Frames(self._take)
         self._number = 0
-        self._asked: dict[int, tuple[Verb, asyncio.Future[Any], tuple[Any, ...]]] = {}
+        self._asked: dict[int, _Asked] = {}
         self._out: list[bytes] = []
         self._closed = ""  # why
 
@@ -119,17 +142,28 @@ class RemoteSpool(asyncio.Protocol):
     async def connect(self) -> None:
         self._transport, _ = await self._loop.create_unix_connection(lambda: self, sock=self._process.calls)
 
-    def _call(self, name: str, *arguments: Any) -> "asyncio.Future[Any]":
+    def _call(self, name: str, *arguments: Any, descriptor: int | None = None) -> "asyncio.Future[Any]":
+        """`descriptor`: of the file with the content among the arguments. Raises `SpoolError`, and nothing was asked."""
         if self._closed:
             raise SpoolError(self._closed)
-        verb, done = wire.VERB[name], self._loop.create_future()
-        self._number += 1
-        octets = wire.frame(self._number, verb.number, arguments)
-        self._asked[self._number] = verb, done, arguments
+        verb, number = wire.VERB[name], self._number + 1
+        octets = wire.call(number, verb, arguments)
+        if descriptor is not None:
+            self._send_file(number, descriptor)
+        self._number = number
+        done = self._loop.create_future()
+        self._asked[number] = _Asked(verb, done, arguments, len(octets))
+        self._memory_use.octets += len(octets)
         self._out.append(octets)
         if len(self._out) == 1:
             self._loop.call_soon(self._flush)
         return done
+
+    def _send_file(self, number: int, descriptor: int) -> None:
+        try:
+            socket.send_fds(self._process.files, [number.to_bytes(wire.NUMBER, "big")], [descriptor])
+        except OSError as error:  # among others: so many are on their way that no more fit in
+            raise storage_error(error) from error
 
     def _flush(self) -> None:
         """All that one turn of the loop asks for goes together, and so may share a commit."""
@@ -144,7 +178,8 @@ class RemoteSpool(asyncio.Protocol):
         if not number:
             self._ring(what, octets)
             return
-        verb, done, arguments = self._asked.pop(number)
+        verb, done, arguments, asked = self._asked.pop(number)
+        self._memory_use.octets -= asked
         if what == Answer.ERROR:
             outcome: Any = wire.raised(octets)
         else:
@@ -162,7 +197,7 @@ class RemoteSpool(asyncio.Protocol):
     def _give_back(self, outcome: object, arguments: tuple[Any, ...]) -> None:
         if isinstance(outcome, Claim) and not self._closed:
             now = next(value for value in arguments if isinstance(value, float))
-            self._call("release", _light(outcome), now)
+            self._call("release", _light(outcome), now).add_done_callback(asyncio.Future.exception)  # else reconciled
 
     def _ring(self, what: int, octets: memoryview) -> None:
         if what == Answer.DELIVERY:
@@ -174,9 +209,9 @@ class RemoteSpool(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closed = self._closed or f"the spool's process ({self._process.pid}) is gone"
-        for _, done, _ in self._asked.values():
-            if not done.done():
-                done.set_exception(SpoolError(self._closed))
+        for asked in self._asked.values():
+            if not asked.done.done():
+                asked.done.set_exception(SpoolError(self._closed))
         self._asked.clear()
         self._process.ended.set()
 
@@ -188,11 +223,12 @@ class RemoteSpool(asyncio.Protocol):
             return
         closing = self._call("close")
         self._closed = "the spool is closed"
-        with suppress(SpoolError):
+        try:
             await closing
-        self._transport.close()
-        await self._process.ended.wait()
-        await asyncio.to_thread(os.waitpid, self._process.pid, 0)
+        finally:
+            self._transport.close()
+            await self._process.ended.wait()
+            await asyncio.to_thread(os.waitpid, self._process.pid, 0)
 
     # ------------------------------------------------ submission
     def buffer(self) -> ContentBuffer:
@@ -207,21 +243,14 @@ class RemoteSpool(asyncio.Protocol):
     def _call_with(self, content: ContentBuffer, name: str, *arguments: Any) -> "asyncio.Future[Any]":
         """`content` in the place of its type among the arguments; it is closed."""
         try:
-            sent = self._sent(content)
-            return self._call(name, *(sent if argument is Content else argument for argument in arguments))
+            if not isinstance(content, SpillBuffer) or content.spilled is None:
+                sent, descriptor = Content(b"".join(content.chunks())), None
+            else:
+                descriptor, prefix, skipped, length = content.spilled
+                sent = Content(prefix, skipped, length, in_file=True)
+            return self._call(name, *(sent if it is Content else it for it in arguments), descriptor=descriptor)
         finally:
             content.close()
-
-    def _sent(self, content: ContentBuffer) -> Content:
-        if not isinstance(content, SpillBuffer) or content.spilled is None:
-            return Content(b"".join(content.chunks()))
-        descriptor, prefix, skipped, length = content.spilled
-        number = (self._number + 1).to_bytes(wire.NUMBER, "big")
-        try:
-            socket.send_fds(self._process.files, [number], [descriptor])
-        except OSError as error:
-            raise storage_error(error) from error
-        return Content(prefix, skipped, length, in_file=True)
 
     async def accept(self, message: NewMessage, content: ContentBuffer, now: float) -> Earlier | None:
         return await self._call_with(content, "accept", message, Content, now)

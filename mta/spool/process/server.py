@@ -25,6 +25,8 @@ from mta.spool.sqlite import SqliteSpool, open_sqlite
 
 HAND_OVER = 2.0
 """Seconds for which a spool may still be held by the process of a daemon that has just been killed."""
+FOR_THE_DAEMON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that mean the daemon also where the whole group gets them."""
 NAME = "mta-spool"
 """What `ps` and `top` show it as."""
 
@@ -34,7 +36,6 @@ class SpoolServer(asyncio.Protocol):
 
     def __init__(self, files: socket.socket, ended: asyncio.Event) -> None:
         self._files, self._ended = files, ended
-        self._descriptors: dict[int, int] = {}
         self._frames = wire.Frames(self._begin)
         self._calls: set[asyncio.Task[None]] = set()
         self._out: list[bytes] = []
@@ -83,7 +84,7 @@ class SpoolServer(asyncio.Protocol):
             try:
                 self._spool, recovered = await open_sqlite(
                     opening.path, doubts=opening.doubts, now=opening.now, doorbell=Bell(self), connect=connect,
-                    min_free=opening.min_free, by_sender=opening.by_sender, owner=os.getppid(),
+                    min_free=opening.min_free, by_sender=opening.by_sender, daemon=os.getppid(),
                 )  # fmt: skip
             except SpoolBusy:
                 if self._loop.time() > give_up:
@@ -94,18 +95,27 @@ class SpoolServer(asyncio.Protocol):
 
     def _buffer(self, spool: SqliteSpool, number: int, content: Content) -> base.ContentBuffer:
         buffer = spool.buffer()
-        if not content.in_file:
-            buffer.write(content.prefix)
-        elif isinstance(buffer, SpillBuffer):
-            buffer.adopt(self._descriptor(number), content.prefix, content.skipped, content.length)
+        try:
+            if not content.in_file:
+                buffer.write(content.prefix)
+            elif isinstance(buffer, SpillBuffer):
+                buffer.adopt(self._descriptor(number), content.prefix, content.skipped, content.length)
+        except SpoolError:
+            buffer.close()
+            raise
         return buffer
 
     def _descriptor(self, number: int) -> int:
-        """It was sent before its call, perhaps behind those of others."""
-        while number not in self._descriptors:
-            octets, (descriptor,), _, _ = socket.recv_fds(self._files, wire.NUMBER, 1)
-            self._descriptors[int.from_bytes(octets, "big")] = descriptor
-        return self._descriptors.pop(number)
+        """It was sent before its call, behind those of calls before it, which have theirs."""
+        while True:
+            octets, descriptors, _, _ = socket.recv_fds(self._files, wire.NUMBER, 1)
+            if int.from_bytes(octets, "big") == number:
+                break
+            for descriptor in descriptors:
+                os.close(descriptor)
+        if not descriptors:
+            raise SpoolError("the spool's process has too many files open")
+        return descriptors[0]
 
     def send(self, octets: bytes) -> None:
         """With whatever else this turn of the loop sends."""
@@ -138,7 +148,7 @@ class Bell(Doorbell):
 
 def serve(calls: socket.socket, files: socket.socket, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """Until the daemon closes its end of `calls`. It alone says when to stop: signals that mean the whole group don't."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in FOR_THE_DAEMON:
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError), open("/proc/self/comm", "w") as name:
         name.write(NAME)

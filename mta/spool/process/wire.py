@@ -5,6 +5,7 @@ verb's own annotations say. Both ends are one program, forked: there are no vers
 """
 
 import inspect
+import os
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -66,21 +67,21 @@ class Verb(NamedTuple):
 _ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (
-        base.SpoolError, base.ContentGone, base.SpoolFull, base.SpoolBusy, base.SpoolDamaged, base.SpoolRefusal,
+        base.SpoolError, base.ContentGone, base.SpoolFull, base.SpoolBusy, base.SpoolDamaged, base.SpoolRefusal, OSError,
     )
 }  # fmt: skip
 
 
 def _object(kind: type, value: Any) -> Any:
     if kind is Path:
-        return Path(value)
+        return Path(os.fsdecode(value))
     if kind is object:
         return value
     raise NotImplementedError(f"{kind} has no form on the wire")
 
 
 def _plain(value: Any) -> object:
-    return str(value) if isinstance(value, Path) else list(value)
+    return os.fsencode(value) if isinstance(value, Path) else list(value)
 
 
 def _decoder(kind: Any) -> "msgspec.msgpack.Decoder[Any]":
@@ -115,19 +116,29 @@ def frame(number: int, what: int, value: object) -> bytes:
     return _HEAD.pack(len(octets), number, what) + octets
 
 
+def call(number: int, verb: Verb, arguments: tuple[Any, ...]) -> bytes:
+    """Raises `SpoolError` for what can't be written: text that is no Unicode, integers beyond 64 bits."""
+    try:
+        return frame(number, verb.number, arguments)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise base.SpoolError(f"the spool can't be asked for {verb.name}: {error!r}") from error
+
+
 def told(error: Exception) -> tuple[str, str, int | None]:
     """What `raised` makes the same error of; what is not one of a spool's is our own fault, and a `SpoolError` there."""
-    if isinstance(error, OSError):
-        return OSError.__name__, error.strerror or str(error), error.errno
+    name, text, number = base.SpoolError.__name__, f"the spool failed inside: {error!r}", None
     for kind in type(error).__mro__:
         if kind.__name__ in _ERRORS:
-            return kind.__name__, str(error), None
-    return base.SpoolError.__name__, f"the spool failed inside: {error!r}", None
+            name, text = kind.__name__, str(error)
+            break
+    if isinstance(error, OSError) and error.errno is not None:
+        text, number = error.strerror or "", error.errno
+    return name, text.encode("utf-8", "backslashreplace").decode(), number
 
 
 def raised(octets: memoryview) -> Exception:
     name, text, number = _ERROR.decode(octets)
-    return OSError(number, text) if name == OSError.__name__ else _ERRORS[name](text)
+    return _ERRORS[name](text) if number is None else OSError(number, text)
 
 
 class Frames:
