@@ -103,7 +103,9 @@ async def test_files_are_closed_on_both_sides_whatever_becomes_of_the_call(house
             await spool.accept(unspeakable, filled(spool, LARGE), NOW)
     await accept(spool, 40, LARGE)
     await spool.overview(NOW)
-    assert descriptors(*both) == before
+    ours, theirs = descriptors(*both)
+    assert ours <= before[0]  # fewer where an earlier test's are only now collected
+    assert theirs == before[1]
 
 
 @pytest.mark.parametrize("name", ["\udcff", "x\ud800"])
@@ -191,7 +193,8 @@ async def test_whoever_waits_when_it_is_killed_is_told_and_nobody_else(spool: Re
                     await it
         with pytest.raises(SpoolError, match="is gone"):
             await spool.show(queue_id(1))
-        await spool._process.end()
+        with pytest.raises(SpoolError, match="SIGKILL"):
+            await spool._process.end()
 
 
 async def test_a_content_that_is_read_half_holds_nothing_up(spool: RemoteSpool) -> None:
