@@ -56,8 +56,8 @@ class SystemEntropy:
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The world around one run of the daemon. `open_spool` opens it when the daemon starts; the others are there.
-    `spool_ended` comes back when the spool has gone by itself. `watches_loop`: time goes by while the loop is at work, so
-    that it can be late."""
+    `spool_ended` waits until the spool has gone by itself, and raises how. `watches_loop`: time goes by while the loop is at
+    work, so that it can be late."""
 
     clock: Clock
     entropy: Entropy

@@ -1,6 +1,6 @@
 """Group commit: whatever waits while one commit is being synced goes into the next transaction; nobody waits on a timer.
 
-Rules: each operation has a savepoint of its own, one that fails does not take its neighbours along; what operations do
+Rules: an operation that fails does not take its neighbours along (all are run again, in savepoints); what operations do
 to counts is summed up and written once a batch, in the same transaction; a transaction runs in one function on the
 connection, without awaits, so neither a cancelled caller nor another task can leave it half done.
 """

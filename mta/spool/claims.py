@@ -2,8 +2,8 @@
 
 Rules: a search for a claim holds the lock from before it reads until the claim is entered, so no recipient is in two.
 A claim ends only after the commit that ends it, under the same lock, so a search that sees a recipient as free also sees
-what that commit made of it. Verbs of persons hold the lock from their look until their commit. The event loop's thread
-never takes it.
+what that commit made of it. Verbs of persons hold the lock from their look until their commit. It is held over statements
+alone, never over an await, and so a loop that runs them itself may take it.
 """
 
 import threading

@@ -1,9 +1,9 @@
 """Connections to the spool's file: how they are opened, and how a function runs on one.
 
-Rules: the SQL is written as functions over `sqlite3.Connection`; a `Connection` decides where they run (aiosqlite's
-thread in the daemon, inline in a simulation). The journal is a WAL and `synchronous` is FULL on every connection, read
-back and not trusted: after a 250 the message survives a power cut (RFC 5321 section 6.1). The writer alone writes;
-readers can't.
+Rules: the SQL is written as functions over `sqlite3.Connection`; a `Connection` decides where they run (in a thread of
+aiosqlite's, or inline: `spool.process.server` has both, a simulation the latter). The journal is a WAL and `synchronous` is
+FULL on every connection, read back and not trusted: after a 250 the message survives a power cut (RFC 5321 section 6.1). The
+writer alone writes; readers can't.
 """
 
 import asyncio

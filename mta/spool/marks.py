@@ -91,7 +91,7 @@ _LAST_STEP = """SELECT step FROM notices WHERE kind IN (SELECT value FROM json_e
 
 def due(db: sqlite3.Connection, kinds: Iterable[Notice], limit: int) -> list[DueNotice]:
     """The oldest marks of these kinds by whole steps."""
-    if db.execute("SELECT 1 FROM notices LIMIT 1").fetchone() is None:  # mostly so: it is asked every minute
+    if db.execute("SELECT 1 FROM notices LIMIT 1").fetchone() is None:  # mostly so, and it is asked with every look
         return []
     wanted = json.dumps([kind.value for kind in kinds])
     last = db.execute(_LAST_STEP, {"kinds": wanted, "limit": max(limit, 1)}).fetchone()

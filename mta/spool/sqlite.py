@@ -1,8 +1,8 @@
 """The spool on SQLite: `mta.spool.base.Spool` over one file that one daemon owns.
 
-Rules: three connections, each with its thread: one writes, in group commits; one looks for claims and reads content; one
-answers persons, so that a long list holds up no delivery. Reads never wait for an fsync and never become writes (B44). A
-claim is held in memory: after a crash nothing is claimed. Errors of the storage leave here as `SpoolError`.
+Rules: three connections: one writes, in group commits; one looks for claims and reads content; one answers persons, where it
+has a thread, so that a long list holds up no delivery. Reads never become writes (B44). A claim is held in memory: after a
+crash nothing is claimed. Errors of the storage leave here as `SpoolError`.
 """
 
 import asyncio
