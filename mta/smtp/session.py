@@ -277,7 +277,7 @@ class SmtpSession:
 
     def abort(self) -> None:
         self._over = True
-        self._transport.abort()
+        self._tcp.abort()  # TLS above it ends with it, also where it was closed before and can't be any more (Python 3.11.2)
 
     # ------------------------------------------------ commands of our own
     async def _command(self, phase: Phase, line: str) -> Observation:
