@@ -9,10 +9,13 @@ section 2.5.5 (mapped and compatible), RFC 6052 and 8215 (NAT64), RFC 3056 (6to4
 import ipaddress
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from mta.model.address import IpAddress
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_REMEMBERED = 4096
+"""Addresses whose standing is kept: each of a delivery's candidates is asked for it, mostly the same ones again."""
 
 
 class Standing(StrEnum):
@@ -46,6 +49,7 @@ _CARRIERS = (
 """Prefixes with an IPv4 address inside, and by how many bits it stands to the left of the end."""
 
 
+@lru_cache(_REMEMBERED)
 def standing(address: IpAddress) -> Standing:
     if _within(address, _NO_HOST):
         return Standing.NO_HOST
@@ -55,6 +59,7 @@ def standing(address: IpAddress) -> Standing:
     return standing(carried) if carried is not None else Standing.PUBLIC
 
 
+@lru_cache(_REMEMBERED)
 def plain(text: str) -> IpAddress:
     """The address that a connection to `text` goes to: an IPv4-mapped one is the IPv4 one. Raises ValueError."""
     address = ipaddress.ip_address(text)

@@ -28,6 +28,7 @@ from mta.ports.system import Clock, Entropy, Observer
 from mta.reports.drafts import Draft, collected_draft, dsn_draft, returns_whole
 from mta.spool.base import DueNotice, Spool, SpoolError
 
+_NOTICES = tuple(Notice)
 FIRST_REST, LONGEST_REST = 1.0, 60.0
 """Seconds of rest after trouble with the spool; doubled each time."""
 DSN_BATCH = 100
@@ -130,7 +131,7 @@ class Reports:
 
     async def _tell(self) -> None:
         """All that is due, alerts first; raises the first failure when everything has been tried."""
-        if not await self._spool.notices(tuple(Notice), 1, self._clock.now()):  # mostly so: one question for a look
+        if not await self._spool.notices(_NOTICES, 1, self._clock.now()):  # mostly so: one question for a look
             return
         failures = []
         if self._settings.postmaster:

@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ BATCH_OCTETS = 8 * 1024 * 1024
 BATCH_OPERATIONS = 1000
 
 
-class Sum(Enum):
+class Sum(StrEnum):
     """What is summed up over a batch; in brackets what it goes by."""
 
     COUNT = "recipients (status, class)"
@@ -35,6 +35,9 @@ class Sum(Enum):
     WAITING = "waiting recipients (destination)"
     UNFINISHED_OF = "unfinished recipients (message)"
     WAITING_OF = "waiting recipients (message)"
+
+
+_SUMS = tuple(Sum)
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class Effects:
         self.due[lane] = min(at, self.due.get(lane, at))
 
     def totals(self) -> dict[Sum, dict[Any, int]]:
-        totals: dict[Sum, dict[Any, int]] = {what: {} for what in Sum}
+        totals: dict[Sum, dict[Any, int]] = {what: {} for what in _SUMS}
         for what, key, n in self.changes:
             sums = totals[what]
             sums[key] = sums.get(key, 0) + n
@@ -176,15 +179,21 @@ class _RolledBack(Exception):
 class _Failed(Exception):
     """An operation failed in a transaction that can't undo it alone."""
 
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
 
 def run_batch(batch: Sequence[Operation], claims: Claims, db: sqlite3.Connection) -> tuple[list[object], Effects]:
     """One transaction: an outcome (a value or an exception) for each operation. Raises when nothing was committed; the
-    connection is out of the transaction then and can be used again. Operations seldom fail: only where one does, all are
-    run again, each in a savepoint, which costs about as much as a statement and keeps copies of the pages."""
+    connection is out of the transaction then and can be used again. Operations seldom fail: only where one of several does,
+    all are run again, each in a savepoint, which costs about as much as a statement and keeps copies of the pages."""
     with claims.lock if any(operation.exclusive for operation in batch) else contextlib.nullcontext():
         try:
-            outcomes, effects = _transaction(db, batch, _run_plainly if len(batch) > 1 else _run_guarded)
-        except _Failed:
+            outcomes, effects = _transaction(db, batch, _run_plainly)
+        except _Failed as failed:
+            if len(batch) == 1:  # nothing else is undone
+                return [_reason(failed.cause)], Effects()
             outcomes, effects = _transaction(db, batch, _run_guarded)
         with claims.lock:
             claims.end(effects.ended)
@@ -214,7 +223,7 @@ def _run_plainly(db: sqlite3.Connection, operation: Operation, effects: Effects,
     try:
         return complete(lambda db: operation.work(db, effects), db)
     except Exception as error:
-        raise _Failed from error
+        raise _Failed(error) from error
 
 
 def _run_guarded(db: sqlite3.Connection, operation: Operation, effects: Effects, place: int) -> object:
@@ -229,29 +238,38 @@ def _run_guarded(db: sqlite3.Connection, operation: Operation, effects: Effects,
         db.execute("ROLLBACK TO operation")
         db.execute("RELEASE operation")
         del effects.changes[before:]
-        return storage_error(error) if isinstance(error, sqlite3.Error | OSError) else error
+        return _reason(error)
     db.execute("RELEASE operation")
     return outcome
 
 
+def _reason(error: Exception) -> Exception:
+    """What an operation that failed answers."""
+    return storage_error(error) if isinstance(error, sqlite3.Error | OSError) else error
+
+
 def _write_totals(db: sqlite3.Connection, effects: Effects) -> None:
     totals = effects.totals()
-    db.executemany(
+    _for_each(
+        db,
         "INSERT INTO counters (status, class, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
         [(*key, n) for key, n in totals[Sum.COUNT].items() if n],
     )
-    db.executemany(
+    _for_each(
+        db,
         "INSERT INTO tallies (name, n) VALUES (?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
-        totals[Sum.TALLY].items(),
+        list(totals[Sum.TALLY].items()),
     )
     waiting = totals[Sum.WAITING]
-    db.executemany(
+    _for_each(
+        db,
         """INSERT INTO destinations (destination, waiting, last_reply) VALUES (?, ?, ?) ON CONFLICT DO UPDATE
         SET waiting = waiting + excluded.waiting, last_reply = coalesce(excluded.last_reply, last_reply)""",
         [(name, waiting.get(name, 0), effects.replies.get(name)) for name in waiting.keys() | effects.replies.keys()],
     )
     unfinished, waiting_of = totals[Sum.UNFINISHED_OF], totals[Sum.WAITING_OF]
-    db.executemany(
+    _for_each(
+        db,
         """UPDATE messages SET unfinished = unfinished + ?1, waiting = waiting + ?2,
         finished_at = CASE WHEN unfinished + ?1 > 0 THEN NULL ELSE coalesce(finished_at, ?3) END WHERE id = ?4""",
         [
@@ -259,3 +277,8 @@ def _write_totals(db: sqlite3.Connection, effects: Effects) -> None:
             for message in unfinished.keys() | waiting_of.keys()
         ],
     )
+
+
+def _for_each(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+    if rows:  # most sums of most batches are empty, and a statement for no row costs as much as one
+        db.executemany(statement, rows)

@@ -147,9 +147,10 @@ def _next_in(mail_class: MailClass) -> str:
         AND class = {int(mail_class)} AND next_at IS NOT NULL AND {FRESH} ORDER BY next_at, fails_at LIMIT 1)"""
 
 
-_COLUMNS = ", ".join(mail_class.label for mail_class in MailClass)
+_CLASSES = tuple(MailClass)
+_COLUMNS = ", ".join(mail_class.label for mail_class in _CLASSES)
 _WAITING = f"""SELECT destination, {_COLUMNS} FROM (
-    SELECT d.destination, {", ".join(f"{_next_in(one)} AS {one.label}" for one in MailClass)}
+    SELECT d.destination, {", ".join(f"{_next_in(one)} AS {one.label}" for one in _CLASSES)}
     FROM destinations AS d WHERE d.waiting > 0 AND d.destination > :after ORDER BY d.destination
 ) WHERE coalesce({_COLUMNS}) IS NOT NULL LIMIT :limit"""
 
@@ -159,7 +160,7 @@ def destinations(
 ) -> list[tuple[str, Mapping[MailClass, float]]]:
     """Exact but for claimed recipients, which are not left out."""
     return [
-        (name, {mail_class: at for mail_class, at in zip(MailClass, instants, strict=True) if at is not None})
+        (name, {mail_class: at for mail_class, at in zip(_CLASSES, instants, strict=True) if at is not None})
         for name, *instants in db.execute(_WAITING, {"after": after, "limit": limit, "now": now})
     ]
 

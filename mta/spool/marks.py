@@ -104,18 +104,20 @@ def _notice(row: tuple[Any, ...]) -> DueNotice | None:
     notice_id, kind, step, at, queue_id, message_id, reverse_path, mail_kind, subject, accepted_at, expires_at = row[:11]
     address, original, status, attempts, doubts, code, enhanced, text, host, phase, mail_class, key = row[11:23]
     *deadline, hold_request, priority, ret, envid, utf8, notify, orcpt, category, require_tls = row[23:]
-    if kind not in tuple(Notice) or mail_kind not in tuple(Kind) or status not in tuple(Status) or not address:
+    try:
+        notice, mail, standing, mail_class = Notice(kind), Kind(mail_kind), Status(status), MailClass(mail_class)
+    except ValueError:
         return None
-    if mail_class not in tuple(MailClass):
+    if not address:
         return None
     return DueNotice(
-        id=int(as_number(notice_id)), notice=Notice(kind), step=int(as_number(step)), at=as_number(at),
+        id=int(as_number(notice_id)), notice=notice, step=int(as_number(step)), at=as_number(at),
         queue_id=as_text(queue_id), message_id=as_text(message_id), reverse_path=as_text(reverse_path),
-        kind=Kind(mail_kind), subject=as_text(subject), accepted_at=as_number(accepted_at),
-        expires_at=as_number(expires_at), recipient=as_text(address), original=as_text(original), status=Status(status),
+        kind=mail, subject=as_text(subject), accepted_at=as_number(accepted_at),
+        expires_at=as_number(expires_at), recipient=as_text(address), original=as_text(original), status=standing,
         attempts=int(as_number(attempts)), doubts=int(as_number(doubts)),
         reply=reply_of(code, enhanced, text) or Reply(None, None, ""), remote_host=as_text(host), phase=as_text(phase),
-        mail_class=MailClass(mail_class), key=as_text(key), deliver_by=deliver_by_of(*deadline),
+        mail_class=mail_class, key=as_text(key), deliver_by=deliver_by_of(*deadline),
         hold_request=as_text(hold_request), priority=int(as_number(priority)), ret=as_text(ret), envid=as_text(envid),
         utf8=bool(utf8), notify=as_text(notify), orcpt=as_text(orcpt), category=as_text(category),
         require_tls=bool(require_tls),

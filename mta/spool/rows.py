@@ -224,7 +224,10 @@ def as_time(value: object) -> float | None:
 
 
 def as_member(kind: type[E], value: object, otherwise: E) -> E:
-    return kind(value) if isinstance(value, str) and value in tuple(kind) else otherwise
+    try:
+        return kind(value) if isinstance(value, str) else otherwise
+    except ValueError:
+        return otherwise
 
 
 def as_class(value: object) -> MailClass:

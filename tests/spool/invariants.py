@@ -14,9 +14,10 @@ def check(house: House) -> None:
     waits = """SELECT r.id FROM recipients r JOIN messages m ON m.id = r.id >> 20
         WHERE r.waiting <> (r.status IN ('pending', 'in_doubt') AND m.damaged = '')"""
     assert house.ask(waits) == []
+    of_message = "r.id BETWEEN m.id << 20 AND (m.id << 20) + 0xfffff"
     unfinished = f"""SELECT m.id FROM messages m WHERE m.unfinished <> (SELECT count(*) FROM recipients r
-        WHERE r.id >> 20 = m.id AND {UNFINISHED}) OR (m.finished_at IS NULL) <> (m.unfinished > 0)
-        OR m.waiting <> (SELECT count(*) FROM recipients r WHERE r.id >> 20 = m.id AND r.waiting)"""
+        WHERE {of_message} AND {UNFINISHED}) OR (m.finished_at IS NULL) <> (m.unfinished > 0)
+        OR m.waiting <> (SELECT count(*) FROM recipients r WHERE {of_message} AND r.waiting)"""
     assert house.ask(unfinished) == []
     assert house.ask("SELECT id FROM recipients WHERE (finished_at IS NULL) <> (" + UNFINISHED + ")") == []
     assert house.ask("SELECT id FROM recipients WHERE id >> 20 NOT IN (SELECT id FROM messages)") == []
