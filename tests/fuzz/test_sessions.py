@@ -176,6 +176,8 @@ class Session(RuleBasedStateMachine):
         word = line.split(b" ")[0].strip().upper()
         if word in (b"STARTTLS", b"QUIT", b"BDAT", b"DATA", b"RSET", b"NOOP", b"HELP") and line.isascii() and len(line) < 9:
             return  # what may be right is said elsewhere
+        if line.startswith(b"\x16\x03"):
+            return  # TLS begins, and the session ends
         self.say(line + b"\r\n", "50", "53", "555", "421", "250 2.0.0", "252", "214")
 
     # ------------------------------------------------ content
@@ -258,11 +260,14 @@ class Session(RuleBasedStateMachine):
         else:
             self.chunks += data
         if last:
-            meant = bytes(self.chunks or b"").partition(b"\r\n\r\n")[2]
-            whole = not re.search(rb"(?<!\r)\n|\r(?!\n)", meant)
-            self.stored(reply, before, meant if whole else None)
-            if reply.startswith("250"):
-                self.forget()
+            content = bytes(self.chunks or b"")
+            whole = not re.search(rb"(?<!\r)\n|\r(?!\n)", content)
+            if not content.endswith(b"\r\n"):  # the last line gets its end: it may have to be relayed by DATA
+                content += b"\r\n"
+            self.stored(reply, before, content.partition(b"\r\n\r\n")[2] if whole else None)
+            if reply.startswith("552"):  # the size that was declared is refused before it is read: as no last chunk
+                self.say("RSET\r\n", "250 2.0.0")
+            self.forget()
 
     # ------------------------------------------------ many at once
     @precondition(lambda self: self.alive and not self.open)
