@@ -139,7 +139,7 @@ class Daemon:
         self._spawn("alerts", self.alerts.run())
         self._spawn("upkeep", purge_for_ever(self.spool, self.config.spool, self.runtime.clock, self.observe))
         self._spawn("reconciling", reconcile_for_ever(self.spool, self.delivery, self.runtime.clock, self.observe))
-        self._spawn("clock", watch_clock(self.spool, self.runtime.clock, settings.waits(self.config), self.observe))
+        self._spawn("clock", watch_clock(self.spool, self.runtime.clock, lambda: settings.waits(self.config), self.observe))
         if self.policies is not None:
             self._spawn("MTA-STS policies", self.policies.run())
         if self.tls_reports is not None:

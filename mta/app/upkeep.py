@@ -2,6 +2,7 @@
 service manager hears that the loop lives."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mta.app.systemd import Notifier
@@ -18,7 +19,7 @@ PURGE_BATCH = 500
 BREATH = 0.05
 """Seconds between two batches, so that deliveries come in between."""
 RECONCILE_INTERVAL = 600.0
-CLOCK_INTERVAL = 10.0
+CLOCK_INTERVAL = 60.0
 STEP = 1.0
 """Seconds by which the wall clock has to leave the loop's, so that what waits for an instant is looked at again."""
 STEP_BACK = 60.0
@@ -92,12 +93,12 @@ class _Lead:
             self._timer = self._loop.call_later(CLOCK_INTERVAL, self._look, stepped)
 
 
-async def watch_clock(spool: Spool, clock: Clock, waits: Waits, observer: Observer) -> None:
+async def watch_clock(spool: Spool, clock: Clock, waits: Callable[[], Waits], observer: Observer) -> None:
     """Whoever sleeps to an instant of the wall clock is woken where it steps. Where it goes back, what was deferred before
     would wait for so much longer: it is due now instead. So is, at the start, what would wait for longer than anything
-    does: the clock went back meanwhile. What is scheduled waits for its instant."""
+    does: the clock went back meanwhile. What is scheduled waits for its instant. `waits` are those of the moment."""
     lead = _Lead(clock)
-    if found := await _bring_forward(spool, clock, waits.longest, waits.doubt_rest, observer):
+    if found := await _bring_forward(spool, clock, waits().longest, waits().doubt_rest, observer):
         why = "the clock was wrong when it was deferred, or retries have been made more frequent since"
         observer(Trouble("warning", f"mail to {found} destinations waited for longer than any retry; it is due now", why))
     while True:
@@ -106,7 +107,7 @@ async def watch_clock(spool: Spool, clock: Clock, waits: Waits, observer: Observ
         spool.doorbell.ring_deadlines()
         if step < -STEP_BACK:
             observer(Trouble("warning", f"the clock went back by {-step:.0f} s: all deferred mail is due now"))
-            await _bring_forward(spool, clock, 0.0, waits.doubt_rest, observer)
+            await _bring_forward(spool, clock, 0.0, waits().doubt_rest, observer)
 
 
 async def _bring_forward(spool: Spool, clock: Clock, beyond: float, doubt_rest: float, observer: Observer) -> int:
