@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mta.app.daemon import Daemon, StartError
+from mta.app.main import START_LOOK
 from mta.app.runtime import Runtime, SystemEntropy, listen
 from mta.app.settings import doubts
 from mta.app.systemd import Notifier
@@ -29,14 +30,14 @@ from mta.spool.base import Recovered, Spool, SpoolError
 from mta.spool.sqlite import open_sqlite
 from mta.unix_socket import SocketTaken
 from tests.sim import invariants
-from tests.sim.course import EPOCH, START, Course
+from tests.sim.course import START, Course
 from tests.sim.disk import Disk
 from tests.sim.faults import RELAY
 from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
 from tests.sim.loop import MACHINE, Machine, SimLoop
 from tests.sim.network import End, Network
-from tests.sim.scenario import Crash, DiskTrouble, DomainPlan, Scenario
+from tests.sim.scenario import EPOCH, Crash, DiskTrouble, DomainPlan, Limits, Scenario, Settings
 
 SERVICE_RESTARTS = 5.0
 """Seconds until the service manager starts a daemon again that ended."""
@@ -70,14 +71,16 @@ class Computer:
     def __init__(self, course: Course, network: Network, folder: Path) -> None:
         self.course, self.network = course, network
         self.spool_path = folder / "spool.db"
-        self.config = _config(course.scenario, folder)
+        self._folder, self._settings = folder, course.scenario.settings
+        self.config = _config(course.scenario, self._settings, folder)
         self.clock = SimClock(course.loop)
         self.disk = Disk(self.spool_path, random.Random(f"{course.scenario.seed}/disk"))
         self.daemon: Daemon | None = None
         self.machine: Machine | None = None
         self.crashes = 0
         self._starts = 0
-        self._outside = contextvars.copy_context()
+        self._outside = self._inside = contextvars.copy_context()
+        self._turns: _Turns | None = None
         self._down_for, self._silently = SERVICE_RESTARTS, False
         self._unaware: list[End] = []
         """The other ends of connections, after a power cut."""
@@ -94,8 +97,9 @@ class Computer:
         self._starts += 1
         self._down_for = SERVICE_RESTARTS
         machine = self.machine = Machine(f"run {self._starts}", self._crashed)
-        context = self._outside.copy()
+        context = self._inside = self._outside.copy()
         context.run(MACHINE.set, machine)
+        self.course.history.take(self._settings)
         self.course.tell(f"{machine.name} starts")
         self.daemon = Daemon(self.config, self._runtime(machine), self._observer(machine), Notifier({}))
         task = context.run(self._serve, self.daemon)
@@ -110,6 +114,23 @@ class Computer:
         if self.daemon is not None and self.runs:
             self._down_for = down
             self.daemon.request_stop()
+
+    def reload(self, settings: Settings) -> None:
+        """Another configuration, and SIGHUP to whatever daemon there is."""
+        self._settings, self.config = settings, _config(self.course.scenario, settings, self._folder)
+        if self.daemon is not None and self.runs:
+            self.course.loop.call_soon(self._read_again, self.daemon, context=self._inside)
+
+    def _read_again(self, daemon: Daemon) -> None:
+        """As `app.main` does."""
+        if not daemon.runs:
+            self.course.loop.call_later(START_LOOK, self._read_again, daemon)
+            return
+        daemon.reload(self.config)
+        self.course.tell("the configuration was read again")
+        self.course.history.take(self._settings)
+        if self._turns is not None:
+            self._turns.count_anew()
 
     def arm(self, crash: Crash) -> None:
         if self.machine is not None and self.runs:
@@ -138,7 +159,7 @@ class Computer:
         """In order, or because it could not start."""
         error = task.exception()
         self.course.tell(f"{machine.name} ends: {error!r}")
-        machine.alive = False
+        machine.end()
         self.disk.lose()
         if isinstance(error, StartError) or not (error is None or isinstance(error, SpoolError | OSError | SocketTaken)):
             self.course.check([Violation("no part ends by itself", f"{error!r}")])
@@ -163,20 +184,22 @@ class Computer:
         return observe
 
     def _runtime(self, machine: Machine) -> Runtime:
+        config = self.config
+
         async def open_spool() -> tuple[Spool, Recovered]:
             spool, recovered = await open_sqlite(
-                self.spool_path, doubts=doubts(self.config), now=self.clock.now(), doorbell=Doorbell(),
-                connect=self.disk.connect, min_free=0, by_sender=self.config.lanes.fair_by == "sender",
+                self.spool_path, doubts=doubts(config), now=self.clock.now(), doorbell=Doorbell(),
+                connect=self.disk.connect, min_free=0, by_sender=config.lanes.fair_by == "sender",
             )  # fmt: skip
-            _Turns(self, machine, spool)
+            self._turns = _Turns(self, machine, spool)
             return spool, recovered
 
         return Runtime(
             clock=self.clock,
             entropy=SystemEntropy(f"{self.course.scenario.seed}/{self._starts}".encode()),
-            resolver=DnsResolver(self.config.dns.nameservers, self.config.dns.timeout, self.config.dns.trust_ad),
+            resolver=DnsResolver(config.dns.nameservers, config.dns.timeout, config.dns.trust_ad),
             reachability=lambda addresses: Reach(),
-            connector=SmtpConnector("mta.example", self.config.delivery.timeouts),
+            connector=SmtpConnector("mta.example", config.delivery.timeouts),
             listen=listen,
             callers=Callers(_call, _call),
             open_spool=open_spool,
@@ -201,9 +224,15 @@ class _Turns:
         self._claim, self._ring = spool.claim, spool.doorbell.ring_delivery
         spool.claim, spool.doorbell.ring_delivery = self._claimed, self._rung
 
+    def count_anew(self) -> None:
+        """Turns that were had by other rules prove nothing about these."""
+        self._passed = {lane: Counter() for lane in self._passed}
+        self._urgent = {destination: [] for destination in self._urgent}
+
     async def _claimed(
         self, destination: str, limit: int, now: float, classes: Sequence[MailClass] = tuple(MailClass)
     ) -> Any:
+        self._begin(destination)
         for mail_class in classes:
             self._passed.pop((destination, mail_class), None)
             if mail_class is MailClass.URGENT:
@@ -212,6 +241,13 @@ class _Turns:
         if found is not None and self._machine.alive:
             self._pass(destination, found.mail_class)
         return found
+
+    def _begin(self, destination: str) -> None:
+        """A turn begins with its claim, among those that run."""
+        daemon, course = self._computer.daemon, self._computer.course
+        if daemon is not None and daemon.runs:
+            there, in_all = daemon.scheduler.standings()[destination].sessions, daemon.scheduler.sessions
+            course.check(invariants.of_turn(destination, there, in_all, course.scenario, course.history.now))
 
     def _rung(self, destination: str, at: float, mail_class: MailClass) -> None:
         if at <= self._computer.clock.now():
@@ -233,7 +269,7 @@ class _Turns:
             if lane[1] is mail_class:
                 passed[served] += 1
                 course = self._computer.course
-                course.check(invariants.of_turns(lane[0], passed, course.scenario))
+                course.check(invariants.of_turns(lane[0], passed, course.history.lately))
         self._overtake(served, mail_class, standings)
 
     def _overtake(self, served: str, mail_class: MailClass, standings: Mapping[str, DestinationStanding]) -> None:
@@ -246,11 +282,10 @@ class _Turns:
             elif standing is None or destination == served:
                 turns.append(mail_class)
                 lower = sum(it is not MailClass.URGENT for it in turns)
-                course.check(invariants.of_urgent(destination, lower, len(turns), course.scenario))
+                course.check(invariants.of_urgent(destination, lower, len(turns), course.history.lately))
 
 
-def _config(scenario: Scenario, folder: Path) -> Config:
-    settings = scenario.settings
+def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:
     return Config.model_validate(
         {
             "hostname": "mta.example",
@@ -259,7 +294,7 @@ def _config(scenario: Scenario, folder: Path) -> Config:
             "submission": {"max_connections": settings.max_connections},
             "control": {"socket": f"{folder}/control.sock"},
             "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS], "trust_ad": True},
-            "destination": [_destination(it) for it in scenario.domains if it.tls or it.max_sessions or it.rate],
+            "destination": [_destination(it, settings.of(it)) for it in scenario.domains],
             "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if scenario.relay else [],
             "delivery": {
                 "in_doubt": settings.in_doubt,
@@ -277,6 +312,6 @@ def _config(scenario: Scenario, folder: Path) -> Config:
     )
 
 
-def _destination(domain: DomainPlan) -> dict[str, object]:
-    given = {"max_sessions": domain.max_sessions, "rate": domain.rate, "burst": domain.burst, "tls": domain.tls}
+def _destination(domain: DomainPlan, limits: Limits) -> dict[str, object]:
+    given = {"max_sessions": limits.max_sessions, "rate": limits.rate, "burst": limits.burst, "tls": domain.tls}
     return {"match": domain.name, **{key: value for key, value in given.items() if value}}

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from tests.sim import invariants
+from tests.sim.history import History
 from tests.sim.invariants import Violation
 from tests.sim.loop import SimLoop
 from tests.sim.scenario import DiskTrouble, Scenario
@@ -14,13 +15,12 @@ F = TypeVar("F")
 
 START = 1000.0
 """The loop's time at the beginning."""
-EPOCH = 1_800_000_000.0
-"""Wall time at the beginning."""
 
 
 class Course:
     def __init__(self, scenario: Scenario, loop: SimLoop) -> None:
         self.scenario, self.loop = scenario, loop
+        self.history = History(scenario.settings, lambda: self.now)
         self.trace: list[str] = []
         self.violation: Violation | None = None
         self.over = asyncio.Event()

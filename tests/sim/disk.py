@@ -144,9 +144,10 @@ class Statements:
         """Transactions that were committed."""
         self._disk, self._machine = disk, machine
 
-    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
-        self._before(statement)
-        cursor = self.db.execute(statement, *parameters)
+    def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
+        if self._disk.trouble or not self._machine.calm:
+            self._before(statement)
+        cursor = self.db.execute(statement, parameters)
         if statement == "COMMIT":
             self.writes += 1
             if not self._machine.tick("commit"):
@@ -154,15 +155,15 @@ class Statements:
         return cursor
 
     def executemany(self, statement: str, parameters: Any) -> sqlite3.Cursor:
-        self._before(statement)
+        if self._disk.trouble or not self._machine.calm:
+            self._before(statement)
         return self.db.executemany(statement, parameters)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.db, name)
 
     def _before(self, statement: str) -> None:
-        machine = self._machine
-        if not machine.alive or (machine.armed is not None and not machine.tick("statement")):
+        if not self._machine.calm and not self._machine.tick("statement"):
             raise PowerCut
         if self._disk.trouble and (error := self._disk.fails(statement)) is not None:
             if self.db.in_transaction and self._disk.chance.random() < 0.5:

@@ -16,7 +16,7 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 
-TTL = 3600
+TTL = 4 * 3600
 SILENT = "silent"
 CUT = "cut"
 _RCODES = {"servfail": dns.rcode.SERVFAIL, "refused": dns.rcode.REFUSED, "nxdomain": dns.rcode.NXDOMAIN}

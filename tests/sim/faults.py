@@ -19,9 +19,11 @@ from tests.sim.scenario import (
     Email,
     Fault,
     HostPlan,
+    Limits,
     Noise,
     Order,
     Outage,
+    Reload,
     Restart,
     Scenario,
     Settings,
@@ -36,6 +38,8 @@ FREQUENT = ("full", "full", "blocklisting", "refuses content", "late", "late", "
 """Characters that are drawn more often: what fails for good is rare, and so are replies that nobody waits for."""
 CROWD, PARTS = 5, 4
 """Sessions that a server gets which bears fewer, and the parts of what it gets."""
+LIMITS = (Limits(), Limits(1), Limits(5), Limits(rate="6/1m", burst=3), Limits(rate="30/10m", burst=10))
+"""Of a domain, after a reload."""
 RELAY = "relay.example"
 RELAY_CHARACTERS = ("honest", "421-happy", "rate limiting", "connection limiting", "slow", "silent after the dot", "late")
 """None that says of itself that it will never take anything: that would be said of no recipient's domain."""
@@ -66,7 +70,7 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
     domains, emails, stops = _crowd(chance("crowd"), domains, emails, heals_at)
     emails = tuple(_timed(chance(f"times/{it.number}"), it) for it in emails)
     emails = tuple(_extended(chance(f"extensions/{it.number}"), it) for it in emails)
-    disk = _disk(chance("disk"), heals_at, emails)
+    disk, settings = _disk(chance("disk"), heals_at, emails), _settings(chance("settings"))
     faults = [
         *_outages(chance("outages"), domains, heals_at),
         *_noises(chance("noise"), heals_at),
@@ -77,10 +81,11 @@ def generate(seed: int, days: float = 6.0, messages: int = 300) -> Scenario:
         *_clock(chance("clock"), heals_at),
         *stops,
         *_orders(chance("orders"), heals_at, emails, domains),
+        *_reloads(chance("reloads"), heals_at, emails, domains, settings),
     ]
     faults.sort(key=lambda it: it.at)
     by_relay = tuple(chance("by relay").sample([it.name for it in domains], 3)) if relay else ()
-    return Scenario(seed, days, heals_at, _settings(chance("settings")), domains, emails, tuple(faults), relay, by_relay)
+    return Scenario(seed, days, heals_at, settings, domains, emails, tuple(faults), relay, by_relay)
 
 
 def _settings(chance: random.Random) -> Settings:
@@ -291,6 +296,17 @@ def _restarts(chance: random.Random, heals_at: float, emails: tuple[Email, ...],
             trouble = chance.choice(slow)
             at = round(chance.uniform(trouble.at, trouble.until), 3)
         found.append(Restart(at, chance.choice([1.0, 300.0])))
+    return found
+
+
+def _reloads(
+    chance: random.Random, heals_at: float, emails: tuple[Email, ...], domains: tuple[DomainPlan, ...], settings: Settings
+) -> list[Fault]:
+    found: list[Fault] = []
+    for _ in range(chance.choice([0, 0, 0, 1, 4])):
+        limits = {it.name: chance.choice(LIMITS) for it in domains if chance.random() < 0.2}
+        other = msgspec.structs.replace(_settings(chance), fair_by=settings.fair_by, limits=limits)
+        found.append(Reload(_busy_instant(chance, heals_at, emails), other))
     return found
 
 

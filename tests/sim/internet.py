@@ -18,14 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from tests.sim import invariants, programs
-from tests.sim.course import EPOCH, START, Course
+from tests.sim.course import START, Course
 from tests.sim.dns import NameService, OverTcp, Zone
 from tests.sim.invariants import Learned
 from tests.sim.ledger import Copy, Ledger, notices_of, queue_id_of, tag_of
 from tests.sim.loop import MACHINE, Machine
 from tests.sim.network import LineFault, Network, Place, Route
 from tests.sim.remote import CHARACTERS, DOWN, ConnectionLimiting, Honest, Host, Taken
-from tests.sim.scenario import DnsTrouble, DomainPlan, HostPlan, Noise, Outage
+from tests.sim.scenario import EPOCH, DnsTrouble, DomainPlan, HostPlan, Noise, Outage
 
 NAME_SERVERS = (("192.0.2.53", 53), ("192.0.2.54", 53))
 OPS = "ops.example"
@@ -56,6 +56,8 @@ class Internet:
         relay = [course.scenario.relay] if course.scenario.relay else []
         self._domains = {it.name: it for it in (*course.scenario.domains, *relay, ops)}
         self._hosts_of: dict[str, Host] = {}
+        self._zones: dict[tuple[str, tuple[str, ...]], Zone] = {}
+        """By domain and what it says of its keys."""
         self._rates: dict[str, list[float]] = {}
         self._turned_away_at: dict[tuple[Place, Machine | None], list[float]] = {}
         """By server and run of the daemon."""
@@ -104,8 +106,11 @@ class Internet:
         domain = self._domains.get(name) or self._domains.get(name.partition(".")[2])
         if domain is None:
             return None
-        mx = tuple((it.preference, it.name) for it in domain.hosts)
-        return Zone(mx, {it.name: (it.address,) for it in domain.hosts}, self._tlsa_of(domain))
+        signed = domain.name, self._tlsa_of(domain)
+        if signed not in self._zones:
+            mx = tuple((it.preference, it.name) for it in domain.hosts)
+            self._zones[signed] = Zone(mx, {it.name: (it.address,) for it in domain.hosts}, signed[1])
+        return self._zones[signed]
 
     def _tlsa_of(self, domain: DomainPlan) -> tuple[str, ...]:
         if not domain.dane:
@@ -152,7 +157,7 @@ class Internet:
             if end.context.get(MACHINE) is machine and (place := end.extra.get("place")) in self._hosts
         )
         course, count = self._course, open_now[domain] + 1
-        course.check(invariants.of_sessions(domain, count, open_now.total() + 1, course.scenario))
+        course.check(invariants.of_sessions(domain, count, open_now.total() + 1, course.scenario, course.history))
         if count > 1:
             course.check(invariants.of_learned(domain, count, self._learned(domain), course.now, course.scenario))
 
@@ -169,7 +174,7 @@ class Internet:
         if len(held) > ConnectionLimiting.LIMIT:
             times = self._turned_away_at.setdefault((place, held[0].context.get(MACHINE)), [])
             times.append(self._course.now)
-            self._course.check(invariants.of_crowds(times, self._hosts[place][0], self._course.scenario))
+            self._course.check(invariants.of_crowds(times, self._hosts[place][0], self._course.history.lately))
 
     # ------------------------------------------------ what servers take
     def _taken(self, taken: Taken) -> None:
@@ -186,24 +191,27 @@ class Internet:
         queue_id = queue_id_of(taken.content)
         for path in taken.forward_paths:
             earlier = self._ledger.copies.setdefault(path, [])
-            copy = Copy(taken, n, path, queue_id, self._doubts_of(queue_id, path))
+            doubted = self._doubts_of(queue_id, path)
+            copy = Copy(taken, n, path, queue_id, len(doubted))
             touched, course = self._ledger.touched.get(number, set()), self._course
             course.check(invariants.of_copy(copy, email, earlier, touched))
             if email is not None and submissions is not None:
                 course.check(invariants.of_times(copy, email, submissions[n], touched, course.scenario, START))
+                course.check(invariants.of_doubts(copy, email, doubted, touched, course.scenario, course.history))
             earlier.append(copy)
 
     def _check_destination(self, taken: Taken) -> None:
         domain = self._domains[taken.domain]
         times = self._rates.setdefault(taken.domain, [])
-        times.append(taken.at)
+        times.append(taken.at - START)
         self._course.check(invariants.of_encryption(taken, domain))
-        self._course.check(invariants.of_rate(times, domain, self._course.scenario))
+        self._course.check(invariants.of_rate(times, domain, self._course.scenario, self._course.history))
 
-    def _doubts_of(self, queue_id: str, recipient: str) -> int:
-        statement = """SELECT count(*) FROM timeline WHERE message = (SELECT id FROM messages WHERE queue_id = ?)
-            AND event = 'in_doubt' AND recipient = ?"""
-        return int(self._ask(statement, queue_id, recipient)[0][0])
+    def _doubts_of(self, queue_id: str, recipient: str) -> list[float]:
+        """When the spool has said "in doubt", in seconds from the start where nobody sets the clock."""
+        statement = """SELECT at - ?3 FROM timeline WHERE message = (SELECT id FROM messages WHERE queue_id = ?1)
+            AND event = 'in_doubt' AND recipient = ?2"""
+        return [at for at, in self._ask(statement, queue_id, recipient, EPOCH)]
 
     # ------------------------------------------------ what the daemon has written down
     def _ask(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:

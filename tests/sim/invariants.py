@@ -10,20 +10,25 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from mta.model.events import Fact, Trouble
 from mta.policy.ceilings import RAISED_AFTER
+from tests.sim.history import LONGEST, History
 from tests.sim.ledger import Copy, Ledger, Submission, Told, address, body
+from tests.sim.loop import GRAIN
 from tests.sim.remote import ConnectionLimiting, Taken
-from tests.sim.scenario import ClockStep, DomainPlan, Email, Outage, Scenario
+from tests.sim.scenario import EPOCH, ClockStep, DomainPlan, Email, Outage, Scenario, Settings
 from tests.spool import invariants as at_rest
 
 _PROGRAMS = re.compile(r"m\d+\.\d+@")
 ON_THE_WAY = 12.0
 """Seconds that a MAIL command may be on its way, and wait at a server."""
+STUCK = 900.0
+"""Seconds that a bad disk may keep a result from being recorded."""
 LESSONS = 4
 """How often in an hour the same may have to be learned."""
 _STORAGE = ("SpoolError", "SpoolFull", "the spool", "no space")
@@ -82,6 +87,25 @@ def of_times(
         yield Violation("nothing is sent before its release", f"{copy.recipient} at {copy.taken.at - began:.3f}")
 
 
+def of_doubts(
+    copy: Copy, email: Email, doubted: Sequence[float], touched: set[str], scenario: Scenario, history: History
+) -> Iterator[Violation]:
+    """`doubted`: when it was said to be in doubt before, in seconds from the start."""
+    held = any(_doubt_policies(email.in_doubt, at, scenario, history) == {"hold"} for at in doubted)
+    if held and not touched & {"resolve", "resend"}:
+        yield Violation("a doubt that waits for a person is not sent again", f"{copy.recipient} ({copy.queue_id})")
+
+
+def _doubt_policies(order: str, at: float, scenario: Scenario, history: History) -> set[str]:
+    """That by which a doubt which was recorded at `at` rests or waits: its message's own, else the configuration's when it
+    arose; several where that can't be told."""
+    if order:
+        return {order}
+    clock_is_set = any(isinstance(it, ClockStep) for it in scenario.faults)
+    since, until = (0.0, inf) if clock_is_set else (at - STUCK, at + GRAIN)
+    return {it.in_doubt for it in history.during(since, until)}
+
+
 def of_fact(fact: Fact, disk_is_well: bool) -> Iterator[Violation]:
     if not isinstance(fact, Trouble) or fact.severity not in ("error", "warning"):
         return
@@ -92,13 +116,28 @@ def of_fact(fact: Fact, disk_is_well: bool) -> Iterator[Violation]:
         yield Violation("every delivery ends with a result", fact.detail)
 
 
-def of_sessions(domain: str, open_now: int, in_all: int, scenario: Scenario) -> Iterator[Violation]:
-    """After a connection to `domain` was begun."""
-    settings, plan = scenario.settings, scenario.domain(domain)
-    if open_now > (plan.max_sessions if plan and plan.max_sessions else settings.max_sessions_per_destination):
+def of_sessions(
+    domain: str, open_now: int, in_all: int, scenario: Scenario, history: History
+) -> Iterator[Violation]:
+    """After a connection to `domain` was begun: none is by a destination's cap of before, as idle ones make room. In all
+    there may still be those that were open when the caps were lowered."""
+    lately, plan = history.lately, scenario.domain(domain)
+    if open_now > max(it.cap(plan) for it in history.now):
         yield Violation("a destination's sessions are capped", f"{open_now} connections to {domain}")
-    if in_all > settings.max_sessions + settings.max_sessions_per_destination * len(scenario.domains):
+    if in_all > max(it.max_sessions + it.max_sessions_per_destination * len(scenario.domains) for it in lately):
         yield Violation("all sessions are capped", f"{in_all} connections")
+
+
+def of_turn(
+    destination: str, there: int, in_all: int, scenario: Scenario, now: Sequence[Settings]
+) -> Iterator[Violation]:
+    """When one begins, so many run, it among them. An open session serves one turn after the other: it does not end, nor is
+    another one begun, where a cap that was lowered is not kept. What goes by the relay has the relay's limits."""
+    plan = None if destination in scenario.by_relay else scenario.domain(destination)
+    if there > max(it.cap(plan) for it in now):
+        yield Violation("a destination's sessions are capped", f"{there} at work for {destination}")
+    if in_all > max(it.max_sessions for it in now):
+        yield Violation("all sessions are capped", f"{in_all} at work")
 
 
 def of_encryption(taken: Taken, domain: DomainPlan) -> Iterator[Violation]:
@@ -106,16 +145,24 @@ def of_encryption(taken: Taken, domain: DomainPlan) -> Iterator[Violation]:
         yield Violation("what needs TLS is never sent in clear", f"{taken.host} took mail in clear")
 
 
-def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario) -> Iterator[Violation]:
-    """`times` are when mail of the domain was taken, over all runs of the daemon. Where nobody sets the clock."""
-    if not domain.rate or any(isinstance(it, ClockStep) for it in scenario.faults):
+def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario, history: History) -> Iterator[Violation]:
+    """`times` are when mail of the domain was taken, over all runs of the daemon. Where nobody sets the clock. Of several
+    rates the quickest counts, with the greatest burst: what was begun before a reload may be taken after it."""
+    if any(isinstance(it, ClockStep) for it in scenario.faults):
         return
-    amount, _, period = domain.rate.partition("/")
-    seconds = {"1m": 60.0, "10m": 600.0}[period]
     for count, since in enumerate(reversed(times[-100:]), 1):
-        allowed = domain.burst + int(amount) * (times[-1] - since + ON_THE_WAY) / seconds
+        limits = [it.of(domain) for it in history.during(since - LONGEST, inf)]
+        if not all(it.rate for it in limits):
+            return
+        quickest = max(_per_second(it.rate) for it in limits)
+        allowed = max(it.burst for it in limits) + quickest * (times[-1] - since + ON_THE_WAY)
         if count > allowed + 1:
             yield Violation("a rate is kept", f"{domain.name}: {count} messages in {times[-1] - since:.1f} s")
+
+
+def _per_second(rate: str) -> float:
+    amount, _, period = rate.partition("/")
+    return int(amount) / {"1m": 60.0, "10m": 600.0}[period]
 
 
 def of_learned(
@@ -131,36 +178,37 @@ def of_learned(
             yield Violation("a limit that was learned is kept", f"{open_now} connections to {domain} instead of {allowed:g}")
 
 
-def of_crowds(times: Sequence[float], domain: DomainPlan, scenario: Scenario) -> Iterator[Violation]:
+def of_crowds(times: Sequence[float], domain: DomainPlan, settings: Sequence[Settings]) -> Iterator[Violation]:
     """`times` are when one server that bears `ConnectionLimiting.LIMIT` connections turned away one run of the daemon for
     having more. Whoever is one too many is turned away once, then it is learned, as soon as another session gets through;
     an hour later one more is tried. The lesson may have to be had again where nobody gets through (TLS that hangs, lines
-    that break): not more than `LESSONS` times an hour."""
-    most = domain.max_sessions or scenario.settings.max_sessions_per_destination
+    that break): not more than `LESSONS` times an hour, of what the cap was in it."""
+    most = max(it.cap(domain) for it in settings)
     bound = LESSONS * max(0, most - ConnectionLimiting.LIMIT)
     lately = sum(it > times[-1] - RAISED_AFTER for it in times)
     if lately > bound:
         yield Violation("a server that turns us away teaches", f"{domain.name} did so {lately} times in an hour")
 
 
-def of_turns(waiting: str, passed: Counter[str], scenario: Scenario) -> Iterator[Violation]:
-    """While something was due at `waiting`, which neither rested nor had a session, others had their turns."""
+def of_turns(waiting: str, passed: Counter[str], lately: Sequence[Settings]) -> Iterator[Violation]:
+    """While something was due at `waiting`, which neither rested nor had a session, others had their turns. Those that
+    had begun before a reload are had by the caps of before."""
     for other, turns in passed.items():
-        if turns > scenario.settings.max_sessions + 5:
+        if turns > max(it.max_sessions for it in lately) + 5:
             yield Violation("no destination starves", f"{waiting} waited while {other} had {turns} turns")
 
 
-def of_urgent(waiting: str, lower: int, turns: int, scenario: Scenario) -> Iterator[Violation]:
+def of_urgent(waiting: str, lower: int, turns: int, lately: Sequence[Settings]) -> Iterator[Violation]:
     """While urgent mail for `waiting` was due, and its destination did not rest, so many of the `turns` that could have been
-    its own were of other classes. Those are owed their shares, and each session may have begun its turn before."""
-    settings = scenario.settings
-    if lower > settings.max_sessions + 6 + 2 * settings.bulk_share * turns:
+    its own were of other classes. Those are owed their shares, and each session may have begun its turn before,
+    by the caps of before a reload too."""
+    if lower > max(it.max_sessions for it in lately) + 6 + 2 * max(it.bulk_share for it in lately) * turns:
         yield Violation("urgent mail goes first", f"to {waiting} it waited for {lower} turns of other classes")
 
 
-def of_tasks(count: int, scenario: Scenario) -> Iterator[Violation]:
-    settings = scenario.settings
-    limit = 120 + 4 * settings.max_sessions + 2 * settings.max_connections  # deadlines are kept fifty at a time
+def of_tasks(count: int, lately: Sequence[Settings]) -> Iterator[Violation]:
+    """Whoever was connected when a cap was lowered ends in peace."""
+    limit = max(120 + 4 * it.max_sessions + 2 * it.max_connections for it in lately)  # deadlines are kept fifty at a time
     if count > limit:
         yield Violation("tasks are bounded", f"{count} of at most {limit}")
 
@@ -198,15 +246,19 @@ class Row:
     failed_dsns: int
     """How often its timeline says that its sender was told of its failure."""
     notify: str
+    doubted_at: float
+    """When it was last said to be in doubt; 0 for never."""
 
 
 _ROWS = """SELECT m.queue_id, m.kind, m.reverse_path, r.address, r.status, r.bounced, r.doubts, m.doubt_order,
     m.expires_at, m.not_before, r.reply_code IS NOT NULL,
     (SELECT count(*) FROM timeline t WHERE t.message = m.id AND t.recipient = r.address AND t.event = 'bounced'
-    AND t.detail LIKE '%"failed"%'), r.notify FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
+    AND t.detail LIKE '%"failed"%'), r.notify,
+    (SELECT coalesce(max(t.at), 0) FROM timeline t WHERE t.message = m.id AND t.recipient = r.address
+    AND t.event = 'in_doubt') FROM recipients r JOIN messages m ON m.id = r.id >> 20"""
 
 
-def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, now: float) -> Iterator[Violation]:
+def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, history: History, now: float) -> Iterator[Violation]:
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         rows = [Row(*row) for row in db.execute(_ROWS)]
         untold = db.execute("SELECT kind, count(*) FROM notices GROUP BY 1").fetchall()
@@ -218,7 +270,7 @@ def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, now: float) -> It
     yield from _refused_is_not_sent(ledger)
     yield from _taken_if_in_order(ledger)
     for row in rows:
-        yield from _ends_well(row, ledger, scenario, now)
+        yield from _ends_well(row, ledger, scenario, history, now)
     if untold:
         yield Violation("what is to be told is told", f"{untold}")
 
@@ -252,7 +304,7 @@ def _taken_if_in_order(ledger: Ledger) -> Iterator[Violation]:
                 yield Violation("what is in order is not refused for good", f"{one.email.number}.{one.n}: {one.code}")
 
 
-def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, now: float) -> Iterator[Violation]:
+def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, history: History, now: float) -> Iterator[Violation]:
     is_programs = row.kind == "mail"
     number = int(row.recipient[1:].partition(".")[0]) if _PROGRAMS.match(row.recipient) else -1
     touched = ledger.touched.get(number, set()) if is_programs else set()
@@ -276,7 +328,7 @@ def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, now: float) -> Iter
         case "held" | "cancelled":
             if not touched:
                 yield Violation("only persons hold and cancel", who)
-        case "in_doubt" if row.doubt_order == "hold" or (not row.doubt_order and scenario.settings.in_doubt == "hold"):
+        case "in_doubt" if "hold" in _doubt_policies(row.doubt_order, row.doubted_at - EPOCH, scenario, history):
             pass
         case "pending" if (row.not_before or 0) > now:  # the clock was set back
             pass

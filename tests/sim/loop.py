@@ -17,7 +17,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +50,32 @@ class Machine:
 
     def __init__(self, name: str, on_crash: Callable[["Machine"], None]) -> None:
         self.name = name
-        self.alive = True
-        self.armed: tuple[str, int] | None = None
+        self._alive = True
+        self._armed: tuple[str, int] | None = None
+        self.calm = True
+        """It is alive, and nothing is to crash it: no event has to be counted."""
         self._made: list[weakref.ref[Task]] = []
         self._left: list[Task] = []
         """Those that had not ended when it crashed: they stay, so that nothing of them runs to clear up."""
         self._on_crash = on_crash
+
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    @property
+    def armed(self) -> tuple[str, int] | None:
+        return self._armed
+
+    @armed.setter
+    def armed(self, armed: tuple[str, int] | None) -> None:
+        self._armed = armed
+        self.calm = self._alive and armed is None
+
+    def end(self) -> None:
+        """Nothing of it runs any more."""
+        self._alive = self.calm = False
+        self._armed = None
 
     def tasks(self) -> "list[Task]":
         """Those that have not ended, in the order of their making."""
@@ -66,17 +88,16 @@ class Machine:
 
     def tick(self, kind: str) -> bool:
         """An event of this kind is about to be; whether the machine lives on."""
-        if self.armed is not None and self.armed[0] == kind:
-            left = self.armed[1] - 1
+        if self._armed is not None and self._armed[0] == kind:
+            left = self._armed[1] - 1
             self.armed = (kind, left) if left > 0 else None
-            if self.armed is None:
+            if left <= 0:
                 self.crash()
-        return self.alive
+        return self._alive
 
     def crash(self) -> None:
-        if self.alive:
-            self.alive = False
-            self.armed = None
+        if self._alive:
+            self.end()
             self._left = self.tasks()
             self._on_crash(self)
 
@@ -115,7 +136,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.now = self._counted_from = start
         self._turns = 0
         self._clock_resolution = 1e-9
-        self._timers_made = 0
+        self._next_place = count().__next__
         self.network = network
         self.blocked: list[str] = []
         """The calls that would have waited, whatever became of the exception."""
@@ -124,27 +145,25 @@ class SimLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now
 
-    # the base class's without its checks: a fifth of a simulation's time is spent below these
+    # the base class's without its checks: each is called several hundred times for an email
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
-        call = Call(callback, args, contextvars.copy_context() if context is None else context)
+        call = Call(callback, args, copy_context() if context is None else context)
         self._ready.append(call)
         return call
 
     call_soon_threadsafe = call_soon
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> "Call":  # type: ignore[override]
-        call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
-        self._timers_made += 1
-        heappush(self._scheduled, (when, self._timers_made, call))  # a heap alone keeps no order at one instant
+        call = Call(callback, args, copy_context() if context is None else context, when)
+        heappush(self._scheduled, (when, self._next_place(), call))  # a heap alone keeps no order at one instant
         return call
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Any, *args: Any, context: Any = None
     ) -> "Call":
         when = self.now + delay
-        call = Call(callback, args, contextvars.copy_context() if context is None else context, when)
-        self._timers_made += 1
-        heappush(self._scheduled, (when, self._timers_made, call))
+        call = Call(callback, args, copy_context() if context is None else context, when)
+        heappush(self._scheduled, (when, self._next_place(), call))
         return call
 
     # ------------------------------------------------ one turn
@@ -154,25 +173,23 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """As the base class's, but for the wait: time moves instead. All turns until the loop is to stop."""
-        timers, ready = self._scheduled, self._ready
-        while True:
+        ready, next_call, machine_of = self._ready, self._ready.popleft, MACHINE
+        while not self._stopping or ready:
             self._turns += 1
             if self._turns == TURNS:
                 self._still_moves()
-            if not ready and not self._stopping:
+            if not ready:
                 self._move()
-            while timers and timers[0][0] <= self.now:
-                ready.append(heappop(timers)[2])
             for _ in range(len(ready)):
-                call = ready.popleft()
-                callback = call.callback
+                call = next_call()
+                callback, context = call.callback, call.context
                 if callback is None:
                     continue
-                machine = call.context.get(MACHINE)
-                if machine is not None and not (machine.alive and (machine.armed is None or machine.tick("step"))):
+                machine = context.get(machine_of)
+                if machine is not None and not machine.calm and not machine.tick("step"):
                     continue
                 try:
-                    call.context.run(callback, *call.args)
+                    context.run(callback, *call.args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
@@ -182,14 +199,19 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
 
     def _move(self) -> None:
-        """To the next instant at which something happens."""
-        timers = self._scheduled
-        while timers and timers[0][2].callback is None:
-            heappop(timers)
-        if not timers:
+        """To the next instant at which something happens, with all that happens then."""
+        timers, ready, now = self._scheduled, self._ready, self.now
+        while timers:
+            when, _, call = heappop(timers)
+            if call.callback is not None:
+                break
+        else:
             raise Deadlock("nothing is scheduled")
-        if timers[0][0] > self.now:
-            self.now = max(timers[0][0], self.now + GRAIN)
+        if when > now:
+            self.now = now = max(when, now + GRAIN)
+        ready.append(call)
+        while timers and timers[0][0] <= now:
+            ready.append(heappop(timers)[2])
 
     def _still_moves(self) -> None:
         if self.now - self._counted_from < 1.0:

@@ -27,6 +27,7 @@ from mta.policy.ceilings import Ceilings
 from mta.policy.lanes import Counts, LaneRules, Order, Turns, Waiting
 from mta.reports.drafts import Draft
 from mta.reports.stage import Reports
+from mta.scheduler import Scheduler
 from mta.smtp.inbox import Inbox
 from mta.smtp.replies import Answer, observation
 from mta.smtp.session import SmtpSession
@@ -218,6 +219,13 @@ def learning_of_limits() -> Iterator[None]:
 def memory_of_limits() -> Iterator[None]:
     """What was learned is written down, and not read by the next run."""
     with patch.object(Ceilings, "recalled", lambda *_: None):
+        yield
+
+
+@breaks("a destination's sessions are capped")
+def reload_of_limits() -> Iterator[None]:
+    """The scheduler's limits stay as they were at the start."""
+    with patch.object(Scheduler, "reconfigure", lambda *_: None):
         yield
 
 

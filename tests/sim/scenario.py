@@ -9,6 +9,8 @@ from typing import TypeAlias
 import msgspec
 
 DAY = 86400.0
+EPOCH = 1_800_000_000.0
+"""Wall time at the beginning."""
 
 
 class HostPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,7 +137,12 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="order"
     email: int = 0
 
 
-Fault: TypeAlias = Outage | Noise | DnsTrouble | DiskTrouble | Crash | Restart | ClockStep | Order
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of one domain. 0 and "": as everywhere."""
+
+    max_sessions: int = 0
+    rate: str = ""
+    burst: int = 0
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,6 +156,26 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bulk_share: float = 0.1
     fair_by: str = "destination"
     stop_timeout: float = 15.0
+    limits: dict[str, Limits] = {}
+    """By domain, where they are not those of its plan."""
+
+    def of(self, domain: DomainPlan) -> Limits:
+        return self.limits.get(domain.name) or Limits(domain.max_sessions, domain.rate, domain.burst)
+
+    def cap(self, domain: DomainPlan | None) -> int:
+        """How many sessions it may have."""
+        return (domain and self.of(domain).max_sessions) or self.max_sessions_per_destination
+
+
+class Reload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reload"):
+    """The configuration is another one from now on, for each later start too; a daemon that runs is told (SIGHUP).
+    `fair_by` is as it was: that takes a restart."""
+
+    at: float
+    settings: Settings
+
+
+Fault: TypeAlias = Outage | Noise | DnsTrouble | DiskTrouble | Crash | Restart | ClockStep | Order | Reload
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ OFFSET = int(os.environ.get("SIM_OFFSET", "0"))
 MANY = 10**9
 HEALS_AT = 60.0
 """Seconds: the daemon has long done everything by then."""
-LEAST = {"step": 300, "statement": 150, "commit": 10, "send": 15}
+LEAST = {"step": 250, "statement": 150, "commit": 10, "send": 15}
 """Events that there are at least."""
 
 

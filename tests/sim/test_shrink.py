@@ -9,9 +9,23 @@ import pytest
 
 from tests.sim import invariants
 from tests.sim.__main__ import main
+from tests.sim.history import History
 from tests.sim.invariants import Violation
 from tests.sim.many import Played
-from tests.sim.scenario import Crash, DomainPlan, Email, Noise, Order, Outage, Restart, Scenario, decode, encode
+from tests.sim.scenario import (
+    Crash,
+    DomainPlan,
+    Email,
+    Noise,
+    Order,
+    Outage,
+    Reload,
+    Restart,
+    Scenario,
+    Settings,
+    decode,
+    encode,
+)
 from tests.sim.shrink import shrink
 from tests.sim.test_determinism import command, small
 
@@ -21,6 +35,7 @@ FAULTS = (
     Outage(2.0, 20.0, "mx.d0.example", "refused"),
     Restart(30.0, 1.0),
     CRASH,
+    Reload(41.0, Settings(max_sessions=2)),
     Order(45.0, "status"),
     Order(46.0, "queue"),
 )
@@ -40,8 +55,8 @@ def promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more: nothing ever crashes."""
     real = invariants.at_the_end
 
-    def at_the_end(path: Path, ledger: Any, scenario: Scenario, now: float) -> Iterator[Violation]:
-        yield from real(path, ledger, scenario, now)
+    def at_the_end(path: Path, ledger: Any, scenario: Scenario, history: History, now: float) -> Iterator[Violation]:
+        yield from real(path, ledger, scenario, history, now)
         if any(isinstance(it, Crash) for it in scenario.faults):
             yield Violation("nothing ever crashes", "it did")
 
