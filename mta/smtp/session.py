@@ -71,7 +71,7 @@ class SmtpSession:
 
     @property
     def usable(self) -> bool:
-        return not (self._over or self._transport.is_closing()) and self._inbox.in_step
+        return not (self._over or self._wire.is_closing) and self._inbox.in_step
 
     # ------------------------------------------------ the dialogue; STARTTLS by aiosmtplib
     async def hello(self, verb: str) -> Observation:
@@ -277,7 +277,7 @@ class SmtpSession:
 
     def abort(self) -> None:
         self._over = True
-        self._tcp.abort()  # TLS above it ends with it, also where it was closed before and can't be any more (Python 3.11.2)
+        self._tcp.abort()  # and TLS with it, which after its close() can't be aborted itself (Python 3.11.2)
 
     # ------------------------------------------------ commands of our own
     async def _command(self, phase: Phase, line: str) -> Observation:

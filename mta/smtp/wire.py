@@ -43,15 +43,20 @@ class Wire(asyncio.Protocol):
         self._paused = False
         self._inbox.wake()
 
+    @property
+    def is_closing(self) -> bool:
+        """Nothing goes out any more. Where TCP has ended, TLS above it hears of that a turn of the loop later."""
+        return self._transport.is_closing() or self._below.is_closing()
+
     def write(self, data: bytes) -> None:
-        if self._transport.is_closing():
+        if self.is_closing:
             self._inbox.end(reason_of_loss(None))
         else:
             self._transport.write(data)
 
     def news(self) -> Answer | None:
         """What has come, or the end of the connection, also one that nobody was told of yet."""
-        if self._transport.is_closing():
+        if self.is_closing:
             self._inbox.end(reason_of_loss(None))
         return self._inbox.take()
 

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from mta.model.outcome import Phase, Seen
-from tests.smtp.support import BRISK, PATIENT, deliver, envelope, fact, greeted
+from tests.smtp.support import BRISK, CONTENT, PATIENT, chunks, deliver, envelope, fact, greeted
 from tests.support.mx import Close, Hold, ScriptedMx, Silence, Step, server_tls
 
 
@@ -25,6 +25,24 @@ async def test_a_delivery_in_tls() -> None:
         for _ in range(2):
             assert fact(await deliver(session)) == (Phase.FINAL, 250)
         assert [message.tls for message in mx.messages] == [True, True]
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["clear", "TLS"])
+async def test_what_is_aborted_at_the_gate_is_not_in_doubt(encrypted: bool) -> None:
+    """The dot does not go into a connection that has just ended, though TLS has not heard of it yet."""
+    async with ScriptedMx(tls=server_tls()) as mx:
+        session = await greeted(mx)
+        if encrypted:
+            await session.starttls()
+            await session.hello("EHLO")
+        await envelope(session)
+
+        async def gate() -> None:
+            session.abort()
+
+        assert fact(await session.content(chunks(CONTENT), gate)) == (Phase.BODY, Seen.LOST)
+        await mx.connections[0].closed.wait()
+        assert mx.messages == []
 
 
 def _expired() -> ssl.SSLContext:
