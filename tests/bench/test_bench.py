@@ -20,7 +20,8 @@ from tests.bench.processes import finish, start, tool
 from tests.bench.table import Row, Table, at_least, at_most, times_at_least
 from tests.bench.traffic import SIZE, submit
 from tests.bench.workloads import lanes
-from tests.support.daemon import free_port, until
+from tests.support.daemon import until
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 FLOOR = 1.0

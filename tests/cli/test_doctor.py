@@ -12,9 +12,9 @@ from mta.app.doctor import FAR_AWAY
 from mta.dns.reachability import source_to
 from mta.policy.networks import Standing, plain, standing
 from tests.cli.test_main import MTA
-from tests.support.daemon import free_port
 from tests.support.dns_server import DnsServer, Zones
 from tests.support.mx import ScriptedMx, Step, server_tls
+from tests.support.ports import free_port
 
 OUTWARD = [it for it in map(source_to, FAR_AWAY) if it and standing(plain(it)) is Standing.PUBLIC]
 """What this machine would be seen as, wherever the test runs."""

@@ -2,7 +2,6 @@
 seen in what each server got and in what the spool holds afterwards."""
 
 import asyncio
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from mta.model.envelope import Notice
 from mta.model.lifecycle import Status
 from tests.delivery.house import BRISK, CONTENT, PATIENT, House, house
+from tests.support.black_hole import black_hole
 from tests.support.mx import EXTENSIONS, Close, ScriptedMx, Silence, Unread, server_tls
 
 
@@ -157,15 +157,8 @@ async def test_connect_refused_goes_to_the_next_host(tmp_path: Path):
 
 
 async def test_connect_timeout_goes_to_the_next_host(tmp_path: Path):
-    """A listening socket whose queue is full does not answer: a black hole."""
     async with ScriptedMx(host="127.0.0.2") as second:
-        with socket.socket() as hole:
-            hole.bind(("127.0.0.1", second.port))
-            hole.listen(0)
-            stuck = [socket.socket() for _ in range(4)]
-            for it in stuck:
-                it.setblocking(False)
-                it.connect_ex(("127.0.0.1", second.port))
+        with black_hole("127.0.0.1", second.port):
             async with house(tmp_path, second.port, timeouts=BRISK) as home:
                 home.names.zones["example.org"] = [
                     (10, "mx1.example.org", "127.0.0.1"), (20, "mx2.example.org", "127.0.0.2"),
@@ -178,8 +171,6 @@ async def test_connect_timeout_goes_to_the_next_host(tmp_path: Path):
                 await home.deliver()
                 assert asyncio.get_running_loop().time() - started < BRISK.connect, "the black hole is remembered"
                 assert (await home.recipient(again)).status is Status.SENT
-            for it in stuck:
-                it.close()
 
 
 # ---------------------------------------------------------------- RSET

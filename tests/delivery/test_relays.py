@@ -16,8 +16,8 @@ from mta.policy.destinations import DestinationRule, Destinations, Relay, RouteR
 from mta.ports.names import AddressAnswer, Lookup, MxAnswer
 from mta.ports.scheduling import Crowded
 from tests.delivery.house import BRISK, House, house
-from tests.support.daemon import free_port
 from tests.support.mx import Close, Reset, ScriptedMx, Silence, server_tls
+from tests.support.ports import free_port
 from tests.support.tls import issued_to, trust_file
 
 USER, PASSWORD = "shop", "correct horse"

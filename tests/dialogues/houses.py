@@ -15,9 +15,10 @@ import trustme
 
 from tests.dialogues.script import Client
 from tests.e2e.world import World, no_surprise
-from tests.support.daemon import free_port, mta, toml
+from tests.support.daemon import mta, toml
 from tests.support.mx import EXTENSIONS, Message, ScriptedMx
 from tests.support.offered import keywords
+from tests.support.ports import free_port
 
 USER, PASSWORD = "shop", "correct horse"
 """Base64 of NUL shop NUL password is AHNob3AAY29ycmVjdCBob3JzZQ==."""
@@ -106,7 +107,7 @@ class Houses:
 def _configure(world: World, changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The doors."""
     host, plain = world.daemon.endpoint
-    words = {"PLAIN": f"{host}:{plain}", "HOST": host, "FOLDER": str(world.folder), "465+": str(free_port(host))}
+    words = {"PLAIN": f"{host}:{plain}", "HOST": host, "FOLDER": str(world.folder), "465+": str(free_port())}
     for table, values in changes.items():
         world.configure(table, **{key: _filled(value, words) for key, value in values.items()})
     doors: dict[str, Any] = {"plain": (host, plain)}

@@ -21,7 +21,7 @@ from mta.dns.resolver import DnsResolver
 from mta.model.tls import Tlsa
 from mta.ports.names import Lookup
 from tests.dns.test_unbound import UNBOUND, answering
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.unbound
 

@@ -11,8 +11,8 @@ import pytest
 
 from mta.dns.resolver import DnsResolver
 from mta.ports.names import Lookup, MailExchanger
-from tests.support.daemon import free_port
 from tests.support.dns_server import DnsServer, Zones
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.unbound
 

@@ -5,7 +5,8 @@ import json
 from typing import Any
 
 from tests.e2e.world import World
-from tests.support.daemon import free_port, until
+from tests.support.daemon import until
+from tests.support.ports import free_port
 
 
 async def test_a_given_up_message_reaches_the_program_and_the_web_server(world: World) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.black_hole import black_hole
 from tests.e2e.world import World
+from tests.support.black_hole import black_hole
 from tests.support.daemon import until
 from tests.support.dns_server import DROP
 from tests.support.smtp_client import stuffed

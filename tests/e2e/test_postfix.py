@@ -14,7 +14,8 @@ import pytest
 from tests.e2e.reports import delivery_status
 from tests.e2e.world import World
 from tests.support.certificates import in_zone, tlsa
-from tests.support.daemon import free_port, until
+from tests.support.daemon import until
+from tests.support.ports import free_port
 from tests.support.postfix import Postfix
 
 pytestmark = [pytest.mark.postfix, pytest.mark.root]

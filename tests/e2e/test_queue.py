@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tests.e2e.black_hole import black_hole
 from tests.e2e.reports import delivery_status
 from tests.e2e.world import SENDER, World, subject
+from tests.support.black_hole import black_hole
 from tests.support.daemon import until
 from tests.support.smtp_client import stuffed
 

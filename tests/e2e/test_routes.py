@@ -10,8 +10,9 @@ import pytest
 from mta.passwords import hash_password
 from tests.e2e.conftest import no_surprise
 from tests.e2e.world import SENDER, World
-from tests.support.daemon import free_port, until
+from tests.support.daemon import until
 from tests.support.mx import ScriptedMx
+from tests.support.ports import free_port
 from tests.support.tls import authority, issued_to, trust_file
 
 USER, PASSWORD, NAME = "shop", "correct horse", "relay.net.test"
@@ -32,7 +33,7 @@ async def relay(world: World) -> AsyncIterator[World]:
             pem = str(folder / "all.pem")
             relay.configure("", hostname=NAME)
             relay.configure(
-                "submission", listen=[f"{host}:{port}", f"tls://{host}:{free_port(host)}"], allow=["192.0.2.0/24"],
+                "submission", listen=[f"{host}:{port}", f"tls://{host}:{free_port()}"], allow=["192.0.2.0/24"],
                 users_file=str(folder / "users"), tls={"certificate": pem, "key": pem},
             )  # fmt: skip
             world.dns.zones[NAME, "A"] = [host]

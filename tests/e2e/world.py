@@ -8,9 +8,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from tests.support.daemon import FAST, Daemon, free_port
+from tests.support.daemon import FAST, Daemon
 from tests.support.dns_server import DnsServer
 from tests.support.mx import Message, ScriptedMx
+from tests.support.ports import free_port
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         await self.enter(self.dns)
-        listen, self.port = free_port(f"{self.net}.1"), free_port("0.0.0.0")
+        listen, self.port = free_port(), free_port()
         self.daemon = await self.enter(Daemon(self.folder, self._config(listen)))
         self.home = await self.mx("shop.test", "admin.test")
         return self

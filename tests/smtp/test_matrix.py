@@ -10,7 +10,9 @@ from mta.model.outcome import Observation, Phase, Seen
 from mta.ports.smtp import Timeouts
 from mta.smtp.connector import SmtpConnector
 from tests.smtp.support import BRISK, HOSTNAME, PATIENT, Gate, chunks, envelope, fact
+from tests.support.black_hole import black_hole
 from tests.support.mx import Close, Hold, Reset, ScriptedMx, Silence, server_tls
+from tests.support.ports import free_port
 
 COLUMNS: dict[str, tuple[Any, int | Seen]] = {
     "2yz": ("252 fine", 252),
@@ -129,18 +131,10 @@ async def test_connection_refused() -> None:
 
 async def test_no_connection_in_time() -> None:
     """The timeout is that of connect, not the greeting's longer one."""
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        port = full.getsockname()[1]
-        queued = [socket.socket() for _ in range(2)]  # what nobody accepts fills the backlog: the next SYN goes unanswered
-        for client in queued:
-            client.setblocking(False)
-            client.connect_ex(("127.0.0.1", port))
+    port = free_port()
+    with black_hole("127.0.0.1", port):
         timeouts = Timeouts(connect=0.1, greeting=60)
         session, seen = await SmtpConnector(HOSTNAME, timeouts).connect("mx", "127.0.0.1", port)
-        for client in queued:
-            client.close()
     assert (session, fact(seen)) == (None, (Phase.CONNECT, Seen.TIMEOUT))
 
 

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import signal
 import socket
 import sys
@@ -29,8 +28,6 @@ FAST = {
 PATIENCE = 20.0
 """Seconds after which something that does not happen is a failure."""
 _LOOK = 0.02
-_PORTS = range(12000, 32000)
-"""Below the ports that the kernel gives to outgoing connections: none can take a port while its daemon is down."""
 
 
 async def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -44,16 +41,6 @@ async def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> Any:
             return value
         assert asyncio.get_running_loop().time() < end, f"not within {seconds} s"
         await asyncio.sleep(_LOOK)
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port at which nobody listens, by TCP or UDP, to be bound again later."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp, contextlib.suppress(OSError):
-            tcp.bind((host, port))
-            udp.bind((host, port))
-            return port
 
 
 def toml(table: Mapping[str, Any], prefix: str = "") -> str:

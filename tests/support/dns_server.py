@@ -21,6 +21,8 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 
+from tests.support.ports import free_port
+
 DROP, TRUNCATE, GARBAGE = "DROP", "TRUNCATE", "GARBAGE"
 """No answer · a cut one over UDP and none over TCP · octets that are no DNS message, over both."""
 Records = list[str] | str | None
@@ -60,18 +62,11 @@ class DnsServer(asyncio.DatagramProtocol):
         await self.stop()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """On `port`, or on one that the kernel has free for both transports."""
+        """On `port`, or on a free one."""
+        self.address = (host, port or free_port())
+        self._tcp = await asyncio.start_server(self._serve, *self.address)
         loop = asyncio.get_running_loop()
-        while True:
-            self._tcp = await asyncio.start_server(self._serve, host, port)
-            self.address: tuple[str, int] = self._tcp.sockets[0].getsockname()[:2]
-            try:
-                self._udp, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=self.address)
-                return
-            except OSError:
-                self._tcp.close()
-                if port:
-                    raise
+        self._udp, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=self.address)
 
     async def stop(self) -> None:
         self._udp.close()

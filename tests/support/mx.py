@@ -21,6 +21,8 @@ from typing import Any, NoReturn, Self, cast
 
 import trustme
 
+from tests.support.ports import free_port
+
 STAGES = frozenset(
     ("BANNER", "EHLO", "HELO", "STARTTLS", "TLS", "AUTH", "MAIL", "RCPT", "DATA", "BODY", "BDAT", "FINAL", "RSET", "NOOP")
 ) | {"QUIT"}
@@ -325,7 +327,7 @@ class Connection(asyncio.Protocol):
 
 class ScriptedMx:
     """`extensions` are the lines of the EHLO reply behind the name; STARTTLS is offered where there is a `tls` context.
-    `host` is an address of 127.0.0.0/8 or ::1; `port` 0 lets the kernel choose. With a `login` (user and password) it is a
+    `host` is an address of 127.0.0.0/8 or ::1; `port` 0 takes a free one. With a `login` (user and password) it is a
     relay: AUTH by `mechanisms` is offered inside TLS, and wanted before MAIL. `implicit`: TLS from the first octet."""
 
     def __init__(
@@ -351,11 +353,10 @@ class ScriptedMx:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
+        self.port = self.port or free_port()
+        self._server = await asyncio.get_running_loop().create_server(
             self._accept, self.address, self.port, ssl=self.tls if self.implicit else None
         )
-        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -11,6 +11,7 @@ from typing import Self
 
 import trustme
 
+from tests.support.ports import free_port
 from tests.support.tls import authority
 
 
@@ -36,8 +37,8 @@ class WebServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port = free_port()
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

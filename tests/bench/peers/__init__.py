@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from tests.bench.processes import Tool
 from tests.bench.traffic import SINK
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 LISTEN = "127.0.0.1"
 HOSTNAME = "mail.bench.test"
@@ -68,7 +68,7 @@ async def running(kinds: Sequence[Kind[P]], folder: Path, setup: Setup | Sequenc
             await stack.enter_async_context(Tool("name_server", name_server, str(DNS_PORT), SINK, *hosts))
             own = folder / f"peer{len(peers)}"
             own.mkdir(parents=True)
-            peer = kind(own, (LISTEN, free_port(LISTEN)), one, name_server)
+            peer = kind(own, (LISTEN, free_port()), one, name_server)
             await peer.__aenter__()
             stack.push_async_exit(peer)
             peers.append(peer)

@@ -7,7 +7,7 @@ from tests.bench.plan import KEPT_OPEN, Plan
 from tests.bench.rounds import Round, accepted, cpu, in_turns, measured, warm_up
 from tests.bench.table import Table, times_at_least
 from tests.bench.traffic import submit
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 SESSIONS = (20, 100)
 GOAL = times_at_least(3)

@@ -15,7 +15,7 @@ from tests.bench.processes import finish, tool
 from tests.bench.rounds import Round, accepted, delivered, in_turns, measured, warm_up
 from tests.bench.table import Goal, Row, Table, at_most, times_at_least
 from tests.bench.traffic import SIZE, SmtpSink, submit
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 DESTINATIONS = 100
 """That the backlog is for."""

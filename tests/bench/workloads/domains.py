@@ -7,7 +7,7 @@ from tests.bench.plan import Plan
 from tests.bench.rounds import Round, accepted, cpu, delivered, in_turns, measured
 from tests.bench.table import Table, times_at_least
 from tests.bench.traffic import SmtpSink, submit_to_many
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 DESTINATIONS = 500
 GOAL = times_at_least(5)

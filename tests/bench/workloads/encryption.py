@@ -11,7 +11,8 @@ from tests.bench.processes import finish
 from tests.bench.rounds import Round, cpu, delivered, in_turns, measured, warm_up
 from tests.bench.table import Table, times_at_least
 from tests.bench.traffic import OwnSink, submit
-from tests.support.daemon import free_port, mta
+from tests.support.daemon import mta
+from tests.support.ports import free_port
 from tests.support.tls import files
 
 GOAL = times_at_least(0.7, "plain")

@@ -10,7 +10,7 @@ from tests.bench.plan import Plan
 from tests.bench.rounds import in_turns, measured, warm_up
 from tests.bench.table import Goal, Row, Table
 from tests.bench.traffic import SmtpSink, submit, submit_to_many
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 DESTINATIONS = (1, 100, 1_000, 10_000)
 SESSIONS = (1, 20, 100, 200)

@@ -13,7 +13,7 @@ from tests.bench.peers import Kind, Peer, Setup, running
 from tests.bench.plan import Plan
 from tests.bench.table import Goal, Row, Table, percentile
 from tests.bench.traffic import BULK, SENDER, SIZE, OwnSink, submit, text
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 from tests.support.smtp_client import SmtpClient
 
 CAP = 20

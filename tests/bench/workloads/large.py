@@ -13,7 +13,7 @@ from tests.bench.plan import Plan
 from tests.bench.rounds import Round, in_turns, measured, warm_up
 from tests.bench.table import Row, Table, at_most, percentile
 from tests.bench.traffic import SESSIONS, SmtpSink, submit
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 from tests.support.smtp_client import SmtpClient
 
 SIZE = 26_000_000

@@ -7,7 +7,7 @@ from tests.bench.plan import KEPT_OPEN, Plan
 from tests.bench.rounds import Round, accepted, cpu, delivered, in_turns, measured, warm_up
 from tests.bench.table import Table, times_at_least, times_at_most
 from tests.bench.traffic import SESSIONS, SmtpSink, submit
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 GOAL, CPU_GOAL = times_at_least(5), times_at_most(0.2)
 

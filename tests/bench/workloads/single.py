@@ -9,7 +9,7 @@ from tests.bench.peers import Setup, running
 from tests.bench.plan import Plan
 from tests.bench.table import Row, Table, at_most, percentile
 from tests.bench.traffic import SENDER, SINGLE, SIZE, text
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 from tests.support.smtp_client import SmtpClient
 
 RECEIVER = "127.0.0.2"
@@ -71,7 +71,7 @@ DELAYS: Mapping[str, Callable[[Single], float]] = {
 
 async def run(plan: Plan) -> list[Table]:
     arrivals: asyncio.Queue[float] = asyncio.Queue()
-    port = free_port(RECEIVER)
+    port = free_port()
     receiver = await asyncio.get_running_loop().create_server(lambda: Receiver(arrivals), RECEIVER, port)
     async with receiver, running(plan.peers, plan.folder, Setup(port, hosts={SINGLE: RECEIVER})) as peers:
         singles: list[list[Single]] = [[] for _ in peers]

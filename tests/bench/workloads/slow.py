@@ -6,7 +6,7 @@ from tests.bench.plan import Plan
 from tests.bench.rounds import Round, cpu, delivered, in_turns, measured
 from tests.bench.table import Table, at_least
 from tests.bench.traffic import OwnSink, submit
-from tests.support.daemon import free_port
+from tests.support.ports import free_port
 
 CAP, TRANSACTION = 100, 1.0
 MESSAGES = 1000
