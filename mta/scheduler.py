@@ -202,7 +202,7 @@ class Scheduler:
             return
         if outcome.trouble is not None and self._rests(last.destination):
             await self._tell_overdue(last.destination, outcome.trouble)
-        elif outcome.idle and self._agenda.quiet(last):
+        elif outcome.idle and not self._agenda.is_due(last):
             await self._until_due(last)
 
     def _claimed(self, turn: Turn, following: float | None) -> None:
@@ -258,7 +258,7 @@ class Scheduler:
             self._telling.discard(destination)
 
     async def _until_due(self, turn: Turn) -> None:
-        """The last turn of a lane found nothing: sleep until something is due."""
+        """A turn found nothing: the instant that its lane was awaited by is used up, whoever else is at work there."""
         at: float | None = 0.0
         try:
             at = await self._spool.next_due(turn.destination, self._clock.now(), (turn.mail_class,))

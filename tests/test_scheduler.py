@@ -283,6 +283,20 @@ def test_later_mail_is_sent_when_it_is_due_and_a_clock_step_is_heard_of():
     play(World, story)
 
 
+def test_mail_that_is_due_later_is_not_forgotten_behind_a_turn_that_found_nothing():
+    """As after the spool was looked at while one message was on its way for minutes: what is on its way was due before."""
+
+    async def story(world: World) -> None:
+        world.submit("a.test")
+        await asyncio.sleep(1)
+        world.submit("a.test", delay=100)
+        await asyncio.sleep(1)
+        world.doorbell.ring_delivery("a.test", world.clock.now(), MailClass.NORMAL)
+        await until(world.all_gone, 1000)
+
+    assert [round(at) for at, _ in play(lambda: World(seconds=600), story).delivered] == [600, 701]
+
+
 def test_a_spool_that_fails_pauses_deliveries_is_said_once_and_recovers():
     async def story(world: World) -> None:
         world.submit("a.test", 5)

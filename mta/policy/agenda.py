@@ -135,10 +135,10 @@ class Agenda:
         if group is not it.group:
             self._line_up_group(group, now)
 
-    def quiet(self, turn: Turn) -> bool:
-        """Whether the lane of a turn that has ended neither runs nor is due."""
+    def is_due(self, turn: Turn) -> bool:
+        """Whether more is believed to be due in the lane of a turn that has ended."""
         it = self.destinations.get(turn.destination)
-        return it is None or not (it.due[turn.mail_class] or it.running[turn.mail_class])
+        return it is not None and it.due[turn.mail_class] > 0
 
     # ------------------------------------------------ how destinations stand
     def progress(self, destination: str, now: float, hop: str = "") -> None:

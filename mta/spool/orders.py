@@ -151,19 +151,19 @@ def _count_ended_damage(db: sqlite3.Connection, effects: Effects, row: Recipient
         effects.change(Sum.TALLY, "damaged", -1)
 
 
-_DUE_NOW = f"""UPDATE recipients SET next_at = iif(status = 'pending', :now, :rested), refusals = 0 WHERE id IN (
-    SELECT r.id FROM recipients r INDEXED BY recipients_due WHERE r.waiting AND r.destination = :destination
-    AND r.class = :class AND r.next_at > :after AND (
-        r.status = 'pending' AND (r.attempts > 0 OR NOT EXISTS (
-            SELECT 1 FROM messages m WHERE m.id = r.id >> {MESSAGE_SHIFT} AND m.not_before > :now))
-        OR r.status = 'in_doubt' AND r.next_at > :rested) LIMIT :room)"""
+_SOONEST = f"""CASE WHEN status <> 'pending' THEN :rested WHEN attempts > 0 THEN :now
+    ELSE max(:now, coalesce((SELECT not_before FROM messages WHERE messages.id = r.id >> {MESSAGE_SHIFT}), :now)) END"""
 """What was tried is released, also where the clock went back behind its release since."""
+_DUE_NOW = f"""UPDATE recipients AS r SET next_at = {_SOONEST}, refusals = 0 WHERE id IN (
+    SELECT r.id FROM recipients AS r INDEXED BY recipients_due WHERE r.waiting AND r.destination = :destination
+    AND r.class = :class AND r.next_at > :after AND r.next_at > {_SOONEST} LIMIT :room)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """What is made due: pending recipients that would wait for more than `beyond` seconds, at once, and doubts that are to
-    be retried, after at most `doubt_rest` seconds. A person's `retry` is for all of the former, for none of the latter."""
+    """What is made due: pending recipients that would wait for more than `beyond` seconds, at once, or at their release, and
+    doubts that are to be retried, after at most `doubt_rest` seconds. A person's `retry` is for all of the former, for none
+    of the latter."""
 
     beyond: float = 0.0
     doubt_rest: float = math.inf

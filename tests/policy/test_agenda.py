@@ -62,9 +62,8 @@ def test_a_turn_that_found_nothing_ends_what_was_believed_unless_there_was_news(
     assert second is not None, "what was rung while it looked is not lost"
     one.no_more(second, 0.0)
     one.end(turn, 0.0)
-    assert not one.quiet(turn)
     one.end(second, 0.0)
-    assert one.quiet(second) and one.begin(0.0) is None
+    assert not one.is_due(second) and one.begin(0.0) is None
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3, 4, 10, 20])

@@ -33,6 +33,7 @@ from tests.sim import invariants
 from tests.sim.course import START, Course
 from tests.sim.disk import Disk
 from tests.sim.faults import RELAY
+from tests.sim.idleness import Idleness
 from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
 from tests.sim.loop import MACHINE, Machine, SimLoop
@@ -81,6 +82,7 @@ class Computer:
         self._starts = 0
         self._outside = self._inside = contextvars.copy_context()
         self._turns: _Turns | None = None
+        self._idleness: Idleness | None = None
         self._down_for, self._silently = SERVICE_RESTARTS, False
         self._unaware: list[End] = []
         """The other ends of connections, after a power cut."""
@@ -107,7 +109,19 @@ class Computer:
 
     def _serve(self, daemon: Daemon) -> asyncio.Task[None]:
         """In the machine's context."""
-        return self.course.loop.create_task(daemon.serve(lambda: self.course.tell("ready")), name="daemon")
+
+        def ready() -> None:
+            self.course.tell("ready")
+            self._idleness = Idleness(self.course, daemon, self.disk.ask, self.clock.now)
+
+        return self.course.loop.create_task(daemon.serve(ready), name="daemon")
+
+    def look(self) -> None:
+        """At what grows, and at what waits."""
+        if self.machine is not None and self.runs:
+            self.course.check(invariants.of_tasks(len(self.machine.tasks()), self.course.history.lately))
+            if self._idleness is not None:
+                self._idleness.look()
 
     def stop(self, down: float) -> None:
         """In order; up again after `down` seconds."""
@@ -168,7 +182,7 @@ class Computer:
         self._up_again()
 
     def _up_again(self) -> None:
-        self.daemon = None
+        self.daemon = self._idleness = None
         if not self.course.over.is_set():
             self.course.loop.call_later(self._down_for, self.start, context=self._outside)
 
@@ -221,6 +235,8 @@ class _Turns:
         self._passed: dict[Lane, Counter[str]] = {}
         self._urgent: dict[str, list[MailClass]] = {}
         """The turns that were had while urgent mail for a destination waited."""
+        self._owed: dict[Lane, int] = {}
+        """How many turns higher classes had at a destination while mail of this one waited there."""
         self._claim, self._ring = spool.claim, spool.doorbell.ring_delivery
         spool.claim, spool.doorbell.ring_delivery = self._claimed, self._rung
 
@@ -228,6 +244,7 @@ class _Turns:
         """Turns that were had by other rules prove nothing about these."""
         self._passed = {lane: Counter() for lane in self._passed}
         self._urgent = {destination: [] for destination in self._urgent}
+        self._owed = dict.fromkeys(self._owed, 0)
 
     async def _claimed(
         self, destination: str, limit: int, now: float, classes: Sequence[MailClass] = tuple(MailClass)
@@ -235,11 +252,15 @@ class _Turns:
         self._begin(destination)
         for mail_class in classes:
             self._passed.pop((destination, mail_class), None)
+            self._owed.pop((destination, mail_class), None)
             if mail_class is MailClass.URGENT:
                 self._urgent.pop(destination, None)
         found = await self._claim(destination, limit, now, classes)
         if found is not None and self._machine.alive:
+            if found.following is not None and found.following <= now:
+                self._owed.setdefault((destination, found.mail_class), 0)
             self._pass(destination, found.mail_class)
+            self._overtake_shares(destination, found.mail_class)
         return found
 
     def _begin(self, destination: str) -> None:
@@ -252,6 +273,7 @@ class _Turns:
     def _rung(self, destination: str, at: float, mail_class: MailClass) -> None:
         if at <= self._computer.clock.now():
             self._passed.setdefault((destination, mail_class), Counter())
+            self._owed.setdefault((destination, mail_class), 0)
             if mail_class is MailClass.URGENT:
                 self._urgent.setdefault(destination, [])
         self._ring(destination, at, mail_class)
@@ -283,6 +305,24 @@ class _Turns:
                 turns.append(mail_class)
                 lower = sum(it is not MailClass.URGENT for it in turns)
                 course.check(invariants.of_urgent(destination, lower, len(turns), course.history.lately))
+
+
+    def _overtake_shares(self, served: str, mail_class: MailClass) -> None:
+        """What is owed is owed where sessions are free for it, and where none of its class is at work there."""
+        daemon, course = self._computer.daemon, self._computer.course
+        if daemon is None or not daemon.runs or served in self._by_relay:
+            return
+        all_at_work = daemon.scheduler.sessions >= min(it.max_sessions for it in course.history.now)
+        for waiting in MailClass:
+            lane = served, waiting
+            if lane not in self._owed or not mail_class < waiting:
+                continue
+            place = daemon.scheduler._agenda.destinations[served]
+            if place.standing.rests(course.loop.time()):
+                del self._owed[lane]
+            elif not (all_at_work or place.running[waiting]):
+                self._owed[lane] += 1
+                course.check(invariants.of_shares(lane, self._owed[lane], course.history.lately))
 
 
 def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:

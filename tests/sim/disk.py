@@ -66,6 +66,12 @@ class Disk:
         error.sqlite_errorcode = code
         return error
 
+    def ask(self, question: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What the spool has, asked by nobody of the machine; None where it is in the middle of something."""
+        if not self._open or any(it.in_transaction for it in self._open):
+            return None
+        return question(self._open[-1])
+
     def lose(self) -> None:
         """What the kernel does when a process dies: nothing of it stays open."""
         for db in self._open:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mta.doorbell import Lane
 from mta.model.events import Fact, Trouble
 from mta.policy.ceilings import RAISED_AFTER
 from tests.sim.history import LONGEST, History
@@ -27,6 +28,8 @@ from tests.spool import invariants as at_rest
 _PROGRAMS = re.compile(r"m\d+\.\d+@")
 ON_THE_WAY = 12.0
 """Seconds that a MAIL command may be on its way, and wait at a server."""
+CONNECT = 30.0
+"""Seconds that a host without an answer takes (`delivery.timeouts.connect`)."""
 STUCK = 900.0
 """Seconds that a bad disk may keep a result from being recorded."""
 LESSONS = 4
@@ -52,6 +55,15 @@ class Learned:
     sessions: int
     since: float
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`what` waits since `at`, wall time, for nothing that is known; `promise` says that it need not."""
+
+    promise: str
+    what: str
+    at: float
 
 
 # ---------------------------------------------------------------- as things happen
@@ -147,15 +159,17 @@ def of_encryption(taken: Taken, domain: DomainPlan) -> Iterator[Violation]:
 
 def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario, history: History) -> Iterator[Violation]:
     """`times` are when mail of the domain was taken, over all runs of the daemon. Where nobody sets the clock. Of several
-    rates the quickest counts, with the greatest burst: what was begun before a reload may be taken after it."""
+    rates the quickest counts, with the greatest burst: what was begun before a reload may be taken after it. Hosts that do
+    not answer hold up what was begun."""
     if any(isinstance(it, ClockStep) for it in scenario.faults):
         return
+    on_the_way = ON_THE_WAY + CONNECT * (len(domain.hosts) - 1)
     for count, since in enumerate(reversed(times[-100:]), 1):
         limits = [it.of(domain) for it in history.during(since - LONGEST, inf)]
         if not all(it.rate for it in limits):
             return
         quickest = max(_per_second(it.rate) for it in limits)
-        allowed = max(it.burst for it in limits) + quickest * (times[-1] - since + ON_THE_WAY)
+        allowed = max(it.burst for it in limits) + quickest * (times[-1] - since + on_the_way)
         if count > allowed + 1:
             yield Violation("a rate is kept", f"{domain.name}: {count} messages in {times[-1] - since:.1f} s")
 
@@ -204,6 +218,20 @@ def of_urgent(waiting: str, lower: int, turns: int, lately: Sequence[Settings]) 
     by the caps of before a reload too."""
     if lower > max(it.max_sessions for it in lately) + 6 + 2 * max(it.bulk_share for it in lately) * turns:
         yield Violation("urgent mail goes first", f"to {waiting} it waited for {lower} turns of other classes")
+
+
+def of_shares(waiting: Lane, turns: int, lately: Sequence[Settings]) -> Iterator[Violation]:
+    """While mail of a lower class waited at a destination, others had so many turns there: with each of them it earns its
+    share of one, and sessions that were at work before may end first."""
+    least = min(it.bulk_share for it in lately)
+    if least and turns > 1 / least + 2 * max(it.max_sessions_per_destination for it in lately) + 2:
+        yield Violation("each class has its share", f"{waiting[1].label} mail for {waiting[0]} waited for {turns} turns")
+
+
+def of_idleness(waiting: Iterable[Waiting]) -> Iterator[Violation]:
+    """It did so at two looks, with nobody at work at either."""
+    for it in sorted(waiting, key=lambda it: it.at):
+        yield Violation(it.promise, f"{it.what}, since {it.at - EPOCH:.3f}")
 
 
 def of_tasks(count: int, lately: Sequence[Settings]) -> Iterator[Violation]:

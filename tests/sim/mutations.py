@@ -16,6 +16,7 @@ from unittest.mock import patch
 from msgspec import structs
 
 from mta.delivery import results
+from mta.doorbell import Doorbell
 from mta.listener import conversation
 from mta.listener.conversation import Conversation
 from mta.listener.protocol import SubmissionSession
@@ -151,6 +152,25 @@ def claim_check() -> Iterator[None]:
         yield
 
 
+@breaks("what is due begins")
+def ring_of_what_is_due() -> Iterator[None]:
+    """No commit tells the scheduler what it made due: that is found at the next look, a quarter of an hour later."""
+    with patch.object(Doorbell, "ring_delivery", lambda *_: None):
+        yield
+
+
+@breaks("what has passed its deadline ends")
+def ring_of_deadlines() -> Iterator[None]:
+    with patch.object(Doorbell, "ring_deadlines", lambda *_: None):
+        yield
+
+
+@breaks("a sender is told at once")
+def ring_of_notices() -> Iterator[None]:
+    with patch.object(Doorbell, "ring_notices", lambda *_: None):
+        yield
+
+
 # ---------------------------------------------------------------- the listener
 @breaks("what was refused is not sent")
 def shield_of_the_accepting_commit() -> Iterator[None]:
@@ -205,6 +225,13 @@ def lanes_of_urgent_mail() -> Iterator[None]:
         return Order(real(structs.replace(rules, urgent_reserve=0.0), cap, running, waiting, turns).classes[::-1])
 
     with patch.object(lanes, "order", order):
+        yield
+
+
+@breaks("each class has its share")
+def shares_of_lower_classes() -> Iterator[None]:
+    """The highest class that waits goes first, whatever the others have earned."""
+    with patch.object(lanes, "_is_owed", lambda *_: False):
         yield
 
 

@@ -39,8 +39,8 @@ MEMORY = "/dev/shm"
 TLS_BUFFER = 16 * 1024
 """Octets that TLS reads at once, as many as a record has. asyncio's sixteen times as many, for each connection, would be
 most of what a run touches of memory."""
-LOOK = 1800.0
-"""Seconds between two looks at what grows."""
+LOOK = 300.0
+"""Seconds between two looks at what grows and what waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,7 @@ class World:
     async def _looks(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            if self.computer.machine is not None and self.computer.runs:
-                self.course.check(invariants.of_tasks(len(self.computer.machine.tasks()), self.course.history.lately))
+            self.computer.look()
 
     async def _last_look(self) -> None:
         """The daemon ends in order; then the books are compared."""

@@ -834,6 +834,18 @@ class Persons:
         assert due == [NOW, NOW + 600, None]
         assert await spool.bring_forward(0, 600, NOW) == 0
 
+    async def test_what_was_looked_at_before_its_release_by_a_wrong_clock_goes_at_its_release(self, spool: Spool) -> None:
+        """The clock leapt, name service failed, which is no attempt, and the clock went back."""
+        for number, domain in ((1, "a.example"), (2, "b.example")):
+            await put(spool, message(number, [f"u@{domain}"], not_before=NOW + 3600))
+        claim = await claimed(spool, "a.example", NOW + DAY)
+        later = outcome(claim, Event.DEFERRED, LATER, next_at=NOW + 2 * DAY, counted=False)
+        await spool.settle(later, NOW + DAY)
+        assert await spool.bring_forward(0, 600, NOW) == 1
+        assert [await spool.next_due(name, NOW) for name in ("a.example", "b.example")] == [NOW + 3600] * 2
+        await spool.order(Event.RETRY, Selection(), NOW)
+        assert [await spool.next_due(name, NOW) for name in ("a.example", "b.example")] == [NOW + 3600] * 2
+
     async def test_only_retry_goes_without_naming_messages(self, spool: Spool) -> None:
         await put(spool, message(1))
         with pytest.raises(SpoolRefusal):

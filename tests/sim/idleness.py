@@ -1,0 +1,71 @@
+"""Who waits for nothing: mail that is due, deadlines that have passed and senders that are to be told, while nobody is at
+work and nothing stands in the way. The daemon looks by itself after a while (`mta.doorbell.LOOK_INTERVAL`), so that a ring
+that was lost is only late: nobody would see it otherwise.
+
+Rules: what the spool has is asked between two of the daemon's transactions, without its knowing. What seems to wait for
+nothing is looked at once more: it may have been free for no longer than the instant.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mta.app.daemon import Daemon
+from mta.spool import deadlines, due
+from mta.spool.claims import Claims
+from mta.spool.marks import BOUNCES
+from tests.sim import invariants
+from tests.sim.course import Course
+from tests.sim.invariants import Waiting
+from tests.sim.scenario import ClockStep
+
+AGAIN = 30.0
+"""Seconds until the second look."""
+PATIENCE = 300.0
+"""Seconds of being due, and of being up, before anything is held against a daemon, and for which a clock that was set may
+not be believed."""
+
+
+class Idleness:
+    """Of one run of the daemon. `ask` runs a question on its spool; `clock` is its wall clock."""
+
+    def __init__(self, course: Course, daemon: Daemon, ask: Callable[[Any], Any], clock: Callable[[], float]) -> None:
+        self._course, self._daemon, self._ask, self._clock = course, daemon, ask, clock
+        self._since = course.now
+        self._looks_again = False
+
+    def look(self) -> None:
+        if not self._looks_again and (waiting := self._waiting()):
+            self._looks_again = True
+            self._course.loop.call_later(AGAIN, self._look_again, waiting)
+
+    def _look_again(self, before: frozenset[Waiting]) -> None:
+        self._looks_again = False
+        self._course.check(invariants.of_idleness(before & self._waiting()))
+
+    def _waiting(self) -> frozenset[Waiting]:
+        """What seems to wait for nothing."""
+        daemon, course = self._daemon, self._course
+        if not daemon.runs or daemon.scheduler.sessions or course.disk_was_bad or course.now < self._since + PATIENCE:
+            return frozenset()
+        if any(isinstance(it, ClockStep) and 0 <= course.now - it.at < PATIENCE for it in course.scenario.faults):
+            return frozenset()
+        return frozenset(self._ask(self._overdue) or ())
+
+    def _overdue(self, db: sqlite3.Connection) -> Iterator[Waiting]:
+        long_ago, nobody = self._clock() - PATIENCE, Claims()
+        held = {name for (name,) in db.execute("SELECT destination FROM standing_holds")}
+        standings = self._daemon.scheduler.standings()
+        if "*" not in held:
+            for destination, instants in due.destinations(db, "", 1000, self._clock()):
+                standing = standings.get(destination)
+                stands_back = standing is not None and (standing.rests_for or standing.next_in is not None)
+                for mail_class, at in instants.items():
+                    if at < long_ago and destination not in held and not stands_back:
+                        yield Waiting("what is due begins", f"{mail_class.label} mail for {destination}", at)
+        passed = deadlines.next_deadline(db, nobody)
+        if passed is not None and passed < long_ago:
+            yield Waiting("what has passed its deadline ends", "somebody's mail", passed)
+        for kind, at in db.execute("SELECT kind, min(at) FROM notices GROUP BY kind"):
+            if kind in BOUNCES and at < long_ago:  # what is for the postmaster is collected
+                yield Waiting("a sender is told at once", kind, at)
