@@ -260,7 +260,8 @@ class _Turns:
             if found.following is not None and found.following <= now:
                 self._owed.setdefault((destination, found.mail_class), 0)
             self._pass(destination, found.mail_class)
-            self._overtake_shares(destination, found.mail_class)
+        if self._machine.alive:
+            self._overtake_shares(destination, found and found.mail_class)
         return found
 
     def _begin(self, destination: str) -> None:
@@ -307,20 +308,21 @@ class _Turns:
                 course.check(invariants.of_urgent(destination, lower, len(turns), course.history.lately))
 
 
-    def _overtake_shares(self, served: str, mail_class: MailClass) -> None:
-        """What is owed is owed where sessions are free for it, and where none of its class is at work there."""
+    def _overtake_shares(self, served: str, mail_class: MailClass | None) -> None:
+        """After a turn, which found mail of a class, or nothing. What is owed is owed where sessions are free for it, and
+        where none of its class is at work there; a rest, in which urgent mail alone is tried, ends it."""
         daemon, course = self._computer.daemon, self._computer.course
         if daemon is None or not daemon.runs or served in self._by_relay:
             return
         all_at_work = daemon.scheduler.sessions >= min(it.max_sessions for it in course.history.now)
         for waiting in MailClass:
             lane = served, waiting
-            if lane not in self._owed or not mail_class < waiting:
+            if lane not in self._owed:
                 continue
             place = daemon.scheduler._agenda.destinations[served]
             if place.standing.rests(course.loop.time()):
                 del self._owed[lane]
-            elif not (all_at_work or place.running[waiting]):
+            elif mail_class is not None and mail_class < waiting and not (all_at_work or place.running[waiting]):
                 self._owed[lane] += 1
                 course.check(invariants.of_shares(lane, self._owed[lane], course.history.lately))
 
@@ -338,6 +340,7 @@ def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:
             "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if scenario.relay else [],
             "delivery": {
                 "in_doubt": settings.in_doubt,
+                "in_doubt_delay": f"{settings.in_doubt_delay:g}s",
                 "max_sessions": settings.max_sessions,
                 "max_sessions_per_destination": settings.max_sessions_per_destination,
             },
@@ -353,5 +356,5 @@ def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:
 
 
 def _destination(domain: DomainPlan, limits: Limits) -> dict[str, object]:
-    given = {"max_sessions": limits.max_sessions, "rate": limits.rate, "burst": limits.burst, "tls": domain.tls}
+    given = {"max_sessions": limits.max_sessions, "rate": limits.rate, "burst": limits.burst, "tls": limits.tls}
     return {"match": domain.name, **{key: value for key, value in given.items() if value}}

@@ -98,6 +98,7 @@ def _settings(chance: random.Random) -> Settings:
         bulk_share=chance.choice([0.0, 0.1, 0.3]),
         fair_by=chance.choice(["destination", "destination", "sender"]),
         stop_timeout=chance.choice([0.0, 5.0, 15.0]),
+        in_doubt_delay=chance.choice([600.0, 600.0, 60.0, 3600.0]),
     )
 
 
@@ -305,6 +306,7 @@ def _reloads(
     found: list[Fault] = []
     for _ in range(chance.choice([0, 0, 0, 1, 4])):
         limits = {it.name: chance.choice(LIMITS) for it in domains if chance.random() < 0.2}
+        limits |= {it.name: Limits(tls="may") for it in domains if it.tls and chance.random() < 0.5}
         other = msgspec.structs.replace(_settings(chance), fair_by=settings.fair_by, limits=limits)
         found.append(Reload(_busy_instant(chance, heals_at, emails), other))
     return found

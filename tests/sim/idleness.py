@@ -25,6 +25,11 @@ PATIENCE = 300.0
 """Seconds of being due, and of being up, before anything is held against a daemon, and for which a clock that was set may
 not be believed."""
 
+GIVING_UP = 3600.0
+"""Seconds within which that ends for which no attempt is left."""
+_GIVEN_UP = """SELECT r.destination, min(m.expires_at) FROM recipients r JOIN messages m ON m.id = r.id >> 20
+    WHERE r.waiting AND r.status = 'pending' AND r.next_at IS NOT NULL GROUP BY r.destination"""
+
 
 class Idleness:
     """Of one run of the daemon. `ask` runs a question on its spool; `clock` is its wall clock."""
@@ -66,6 +71,9 @@ class Idleness:
         passed = deadlines.next_deadline(db, nobody)
         if passed is not None and passed < long_ago:
             yield Waiting("what has passed its deadline ends", "somebody's mail", passed)
+        for destination, at in db.execute(_GIVEN_UP):
+            if at < self._clock() - GIVING_UP and destination not in held and "*" not in held:
+                yield Waiting("what has passed its give-up ends", f"somebody's mail for {destination}", at)
         for kind, at in db.execute("SELECT kind, min(at) FROM notices GROUP BY kind"):
             if kind in BOUNCES and at < long_ago:  # what is for the postmaster is collected
                 yield Waiting("a sender is told at once", kind, at)

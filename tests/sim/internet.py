@@ -197,14 +197,14 @@ class Internet:
             course.check(invariants.of_copy(copy, email, earlier, touched))
             if email is not None and submissions is not None:
                 course.check(invariants.of_times(copy, email, submissions[n], touched, course.scenario, START))
-                course.check(invariants.of_doubts(copy, email, doubted, touched, course.scenario, course.history))
+                course.check(invariants.of_doubts(copy, email, doubted, touched, course.scenario, course.history, START))
             earlier.append(copy)
 
     def _check_destination(self, taken: Taken) -> None:
         domain = self._domains[taken.domain]
         times = self._rates.setdefault(taken.domain, [])
         times.append(taken.at - START)
-        self._course.check(invariants.of_encryption(taken, domain))
+        self._course.check(invariants.of_encryption(taken, domain, self._course.history, START))
         self._course.check(invariants.of_rate(times, domain, self._course.scenario, self._course.history))
 
     def _doubts_of(self, queue_id: str, recipient: str) -> list[float]:

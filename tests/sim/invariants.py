@@ -28,6 +28,8 @@ from tests.spool import invariants as at_rest
 _PROGRAMS = re.compile(r"m\d+\.\d+@")
 ON_THE_WAY = 12.0
 """Seconds that a MAIL command may be on its way, and wait at a server."""
+DECIDED = 30.0
+"""Seconds from when it is decided how a session is encrypted until it is there, or found."""
 CONNECT = 30.0
 """Seconds that a host without an answer takes (`delivery.timeouts.connect`)."""
 STUCK = 900.0
@@ -90,7 +92,7 @@ def of_times(
     copy: Copy, email: Email, one: Submission, touched: set[str], scenario: Scenario, began: float
 ) -> Iterator[Violation]:
     """`one` is the submission that was sent, `began` the loop's time at the start. Where nobody sets the clock."""
-    if any(isinstance(it, ClockStep) for it in scenario.faults):
+    if _clock_is_set(scenario):
         return
     late = copy.taken.mail_at - began > one.at + email.deliver_by + ON_THE_WAY
     if email.by in ("header", "R") and late and "resend" not in touched:
@@ -100,12 +102,20 @@ def of_times(
 
 
 def of_doubts(
-    copy: Copy, email: Email, doubted: Sequence[float], touched: set[str], scenario: Scenario, history: History
+    copy: Copy, email: Email, doubted: Sequence[float], touched: set[str], scenario: Scenario, history: History, began: float
 ) -> Iterator[Violation]:
-    """`doubted`: when it was said to be in doubt before, in seconds from the start."""
+    """`doubted`: when it was said to be in doubt before, in seconds from the start. One with a deadline rests for less."""
+    if doubted and not email.by and not touched & {"retry", "resolve", "resend"} and not _clock_is_set(scenario):
+        rested = copy.taken.mail_at - began - doubted[-1]
+        if rested < min(it.in_doubt_delay for it in history.during(doubted[-1] - STUCK, inf)) - 1:
+            yield Violation("a doubt rests before it is sent again", f"{copy.recipient} ({copy.queue_id}): {rested:.1f} s")
     held = any(_doubt_policies(email.in_doubt, at, scenario, history) == {"hold"} for at in doubted)
     if held and not touched & {"resolve", "resend"}:
         yield Violation("a doubt that waits for a person is not sent again", f"{copy.recipient} ({copy.queue_id})")
+
+
+def _clock_is_set(scenario: Scenario) -> bool:
+    return any(isinstance(it, ClockStep) for it in scenario.faults)
 
 
 def _doubt_policies(order: str, at: float, scenario: Scenario, history: History) -> set[str]:
@@ -113,8 +123,7 @@ def _doubt_policies(order: str, at: float, scenario: Scenario, history: History)
     arose; several where that can't be told."""
     if order:
         return {order}
-    clock_is_set = any(isinstance(it, ClockStep) for it in scenario.faults)
-    since, until = (0.0, inf) if clock_is_set else (at - STUCK, at + GRAIN)
+    since, until = (0.0, inf) if _clock_is_set(scenario) else (at - STUCK, at + GRAIN)
     return {it.in_doubt for it in history.during(since, until)}
 
 
@@ -152,8 +161,11 @@ def of_turn(
         yield Violation("all sessions are capped", f"{in_all} at work")
 
 
-def of_encryption(taken: Taken, domain: DomainPlan) -> Iterator[Violation]:
-    if domain.needs_tls and not taken.encrypted:
+def of_encryption(taken: Taken, domain: DomainPlan, history: History, began: float) -> Iterator[Violation]:
+    """A reload may ask for it: of whoever finds a connection after it, however that was opened."""
+    since = taken.free_at - began - DECIDED - CONNECT * len(domain.hosts)
+    asked = domain.dane or all(it.of(domain).tls == "encrypt" for it in history.during(since, inf))
+    if asked and not taken.encrypted:
         yield Violation("what needs TLS is never sent in clear", f"{taken.host} took mail in clear")
 
 
@@ -161,7 +173,7 @@ def of_rate(times: Sequence[float], domain: DomainPlan, scenario: Scenario, hist
     """`times` are when mail of the domain was taken, over all runs of the daemon. Where nobody sets the clock. Of several
     rates the quickest counts, with the greatest burst: what was begun before a reload may be taken after it. Hosts that do
     not answer hold up what was begun."""
-    if any(isinstance(it, ClockStep) for it in scenario.faults):
+    if _clock_is_set(scenario):
         return
     on_the_way = ON_THE_WAY + CONNECT * (len(domain.hosts) - 1)
     for count, since in enumerate(reversed(times[-100:]), 1):
@@ -184,7 +196,7 @@ def of_learned(
 ) -> Iterator[Violation]:
     """After a connection to `domain` was begun. What is written down holds for this run and for each later one, until it
     expires; one more is tried for each hour (`policy.ceilings`). Where nobody sets the clock."""
-    if any(isinstance(it, ClockStep) for it in scenario.faults):
+    if _clock_is_set(scenario):
         return
     for it in learned:
         allowed = it.sessions + (now - it.since) // RAISED_AFTER

@@ -41,6 +41,8 @@ class Taken:
     mail_at: float = 0.0
     """When MAIL came; times are the loop's."""
     encrypted: bool = False
+    free_at: float = 0.0
+    """Since when its connection was there for it: another message was before it there, or none."""
 
 
 @dataclass
@@ -314,7 +316,7 @@ class Visit(asyncio.Protocol):
         self.forward_paths: list[str] = []
         self.content = bytearray()
         self._read = bytearray()
-        self._mail_at = 0.0
+        self._mail_at = self._free_at = 0.0
         self._receives = self._greeted = self._encrypted = self._deaf = self._busy = self._complained = False
         self._transport: asyncio.Transport | None = None
 
@@ -331,6 +333,7 @@ class Visit(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if first:
+            self._free_at = self.now
             self.host.open_now += 1
             self._answer("BANNER", "", Say(f"220 {self.host.name} ESMTP"))
 
@@ -453,10 +456,12 @@ class Visit(asyncio.Protocol):
             say, takes = Say("554 5.5.1 No valid recipients"), False
         if takes:
             paths, path = tuple(self.forward_paths), self.reverse_path or ""
-            taken = (self.now, host.domain, host.name, self.number, path, paths, content, self._mail_at, self._encrypted)
-            host.taken(Taken(*taken))
+            times = {"mail_at": self._mail_at, "free_at": self._free_at}
+            taken = (self.now, host.domain, host.name, self.number, path, paths, content)
+            host.taken(Taken(*taken, encrypted=self._encrypted, **times))
             host.recent.append(self.now)
         self._clear()
+        self._free_at = self.now
         self._say(self._in_its_time(character, say))
 
     # ------------------------------------------------ replies

@@ -138,11 +138,12 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="order"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one domain. 0 and "": as everywhere."""
+    """Of one domain. 0 and "": as everywhere; `tls` "": as its plan has it."""
 
     max_sessions: int = 0
     rate: str = ""
     burst: int = 0
+    tls: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,11 +157,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bulk_share: float = 0.1
     fair_by: str = "destination"
     stop_timeout: float = 15.0
+    in_doubt_delay: float = 600.0
     limits: dict[str, Limits] = {}
     """By domain, where they are not those of its plan."""
 
     def of(self, domain: DomainPlan) -> Limits:
-        return self.limits.get(domain.name) or Limits(domain.max_sessions, domain.rate, domain.burst)
+        if (limits := self.limits.get(domain.name)) is None:
+            return Limits(domain.max_sessions, domain.rate, domain.burst, domain.tls)
+        return msgspec.structs.replace(limits, tls=limits.tls or domain.tls)
 
     def cap(self, domain: DomainPlan | None) -> int:
         """How many sessions it may have."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = " ".join((HERE.parents[1] / "docs" / "simulation.md").read_text().split())
-_PROMISE = re.compile(r'Violation\("([^"]+)"')
+_PROMISE = re.compile(r'(?:Violation|Waiting)\("([^"]+)"')
 
 
 def parts() -> list[Path]:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from mta.app import reload
 from mta.spool.base import DoubtPolicy
 from tests.sim.history import LONGEST, History
 from tests.sim.mutations import MUTATIONS
@@ -82,6 +83,30 @@ def test_who_crashes_before_it_was_read_has_it_from_the_next_start() -> None:
     assert not lines(run, READ)
 
 
+# ---------------------------------------------------------------- encryption
+def in_clear_at_first() -> Scenario:
+    """The server has no TLS yet, and a queue takes minutes; encryption is asked for from the tenth second on."""
+    may = Settings(limits={"d0.example": Limits(tls="may")}, max_sessions_per_destination=1)
+    scenario = queue("crawling", may, Reload(10.0, Settings(max_sessions_per_destination=1)))
+    domain = msgspec.structs.replace(scenario.domains[0], tls="encrypt")
+    return msgspec.structs.replace(scenario, domains=(domain,))
+
+
+def test_encryption_that_is_asked_for_while_a_session_is_open_in_clear_is_had() -> None:
+    scenario = in_clear_at_first()
+    run = play(scenario)
+    assert run.violation is None
+    assert lines(run, "encryption is required"), "what waited did not go in clear"
+    assert run.copies == 10
+
+
+def test_who_goes_on_in_clear_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload, "_secure_anew", lambda *_: None)
+    found = play(in_clear_at_first()).violation
+    assert found is not None
+    assert found.name == "what needs TLS is never sent in clear"
+
+
 # ---------------------------------------------------------------- doubts
 def test_a_doubt_that_waits_for_a_person_waits_whatever_comes_to_be_configured() -> None:
     held = queue("drops the reply", Settings(in_doubt="hold"), Reload(900.0, Settings(in_doubt="retry")))
@@ -96,6 +121,22 @@ def test_a_doubt_that_is_sent_again_though_a_person_was_to_decide_is_found_out(m
     found = play(queue("drops the reply", Settings(in_doubt="hold"))).violation
     assert found is not None
     assert found.name == "a doubt that waits for a person is not sent again"
+
+
+def test_a_doubt_rests_as_it_was_configured_when_it_arose() -> None:
+    change = Reload(200.0, Settings(in_doubt_delay=60.0))
+    run = play(queue("drops the reply", Settings(in_doubt_delay=3600.0), change))
+    assert run.violation is None
+    copies = [float(line.partition(" ")[0]) for line in run.trace if " took " in line]
+    assert [it for it in copies if it < 200]
+    assert 3600 < min(it for it in copies if it > 200) < 3700
+
+
+def test_a_doubt_that_does_not_rest_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DoubtPolicy, "rest_of", lambda *_: 1.0)
+    found = play(queue("drops the reply", Settings())).violation
+    assert found is not None
+    assert found.name == "a doubt rests before it is sent again"
 
 
 # ---------------------------------------------------------------- what is known of it
