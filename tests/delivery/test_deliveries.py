@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from mta.model.envelope import Notice
 from mta.model.events import Settled, Trouble
 from mta.model.lifecycle import Event, Status
+from mta.model.outcome import Disposition, Phase, Scope, Verdict
+from mta.model.reply import finding
 from mta.ports.names import AddressAnswer
 from mta.spool.base import Selection, SpoolError
 from mta.spool.due import SMALL
-from tests.delivery.house import CONTENT, House, house
+from tests.delivery.house import CONTENT, POLICY, House, house
 from tests.support.mx import Close, Hold, ScriptedMx, Silence, server_tls
 
 
@@ -521,3 +524,22 @@ async def test_b53_a_refusal_of_our_name_never_fails_mail(tmp_path: Path):
             it = await home.recipient(queue_id)
             assert it.status is Status.PENDING
             home.clock.at = it.next_attempt_at or home.clock.at
+
+
+async def test_telling_of_a_delay_brings_no_attempt_forward(tmp_path: Path):
+    """Nor a doubt's rest to an end, which the server may still need."""
+    policy = replace(POLICY, warn_after=30)
+    async with ScriptedMx({"FINAL": ["451 4.3.0 later", Close()]}) as mx, house(tmp_path, mx.port, policy=policy) as home:
+        one_mx(home)
+        waiting = [await home.submit(f"{name}@example.org", policy=policy) for name in ("ann", "bob")]
+        for _ in waiting:
+            await home.deliver()
+        before = [(await home.recipient(it)).next_attempt_at for it in waiting]
+        home.clock.at += 31
+        refused = finding("4.4.1", "connection refused")
+        down = Verdict(Disposition.TRANSIENT, Scope.DESTINATION, refused.status, refused, Phase.CONNECT)
+        await home.delivery.tell_overdue("example.org", down)
+        assert [it for it, _ in await home.notices()] == [Notice.DSN_DELAYED] * 2
+        after = [await home.recipient(it) for it in waiting]
+        assert [it.next_attempt_at for it in after] == before
+        assert [it.status for it in after] == [Status.PENDING, Status.IN_DOUBT]

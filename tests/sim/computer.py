@@ -38,6 +38,7 @@ from tests.sim.internet import NAME_SERVERS, OPS
 from tests.sim.invariants import Violation
 from tests.sim.loop import MACHINE, Machine, SimLoop
 from tests.sim.network import End, Network
+from tests.sim.pace import Pace
 from tests.sim.scenario import EPOCH, Crash, DiskTrouble, DomainPlan, Limits, Scenario, Settings
 
 SERVICE_RESTARTS = 5.0
@@ -83,6 +84,7 @@ class Computer:
         self._outside = self._inside = contextvars.copy_context()
         self._turns: _Turns | None = None
         self._idleness: Idleness | None = None
+        self._pace = Pace(course)
         self._down_for, self._silently = SERVICE_RESTARTS, False
         self._unaware: list[End] = []
         """The other ends of connections, after a power cut."""
@@ -194,6 +196,7 @@ class Computer:
             if machine.alive:
                 lines(fact)
                 self.course.check(invariants.of_fact(fact, not self.course.disk_was_bad))
+                self.course.check(self._pace(fact))
 
         return observe
 

@@ -1,6 +1,6 @@
-"""Who waits for nothing: mail that is due, deadlines that have passed and senders that are to be told, while nobody is at
-work and nothing stands in the way. The daemon looks by itself after a while (`mta.doorbell.LOOK_INTERVAL`), so that a ring
-that was lost is only late: nobody would see it otherwise.
+"""Who waits for nothing: mail that is due, deadlines that have passed and senders that are to be told, while nothing stands
+in the way. The daemon looks by itself after a while (`mta.doorbell.LOOK_INTERVAL`), so that a ring that was lost is only
+late: nobody would see it otherwise.
 
 Rules: what the spool has is asked between two of the daemon's transactions, without its knowing. What seems to wait for
 nothing is looked at once more: it may have been free for no longer than the instant.
@@ -24,7 +24,6 @@ AGAIN = 30.0
 PATIENCE = 300.0
 """Seconds of being due, and of being up, before anything is held against a daemon, and for which a clock that was set may
 not be believed."""
-
 GIVING_UP = 3600.0
 """Seconds within which that ends for which no attempt is left."""
 _GIVEN_UP = """SELECT r.destination, min(m.expires_at) FROM recipients r JOIN messages m ON m.id = r.id >> 20
@@ -51,29 +50,44 @@ class Idleness:
     def _waiting(self) -> frozenset[Waiting]:
         """What seems to wait for nothing."""
         daemon, course = self._daemon, self._course
-        if not daemon.runs or daemon.scheduler.sessions or course.disk_was_bad or course.now < self._since + PATIENCE:
+        if not daemon.runs or course.disk_was_bad or course.now < self._since + PATIENCE:
             return frozenset()
         if any(isinstance(it, ClockStep) and 0 <= course.now - it.at < PATIENCE for it in course.scenario.faults):
             return frozenset()
-        return frozenset(self._ask(self._overdue) or ())
+        return frozenset(self._ask(lambda db: [*self._mail(db), *self._untold(db)]) or ())
 
-    def _overdue(self, db: sqlite3.Connection) -> Iterator[Waiting]:
-        long_ago, nobody = self._clock() - PATIENCE, Claims()
+    def _mail(self, db: sqlite3.Connection) -> Iterator[Waiting]:
         held = {name for (name,) in db.execute("SELECT destination FROM standing_holds")}
-        standings = self._daemon.scheduler.standings()
-        if "*" not in held:
-            for destination, instants in due.destinations(db, "", 1000, self._clock()):
-                standing = standings.get(destination)
-                stands_back = standing is not None and (standing.rests_for or standing.next_in is not None)
-                for mail_class, at in instants.items():
-                    if at < long_ago and destination not in held and not stands_back:
-                        yield Waiting("what is due begins", f"{mail_class.label} mail for {destination}", at)
-        passed = deadlines.next_deadline(db, nobody)
+        if "*" in held:
+            return
+        long_ago = self._clock() - PATIENCE
+        for destination, instants in due.destinations(db, "", 1000, self._clock()):
+            if destination in held or not self._may_begin(destination):
+                continue
+            for mail_class, at in instants.items():
+                if at < long_ago:
+                    yield Waiting("what is due begins", f"{mail_class.label} mail for {destination}", at)
+        if self._daemon.scheduler.sessions:  # what is on its way is in their hands
+            return
+        passed = deadlines.next_deadline(db, Claims())
         if passed is not None and passed < long_ago:
             yield Waiting("what has passed its deadline ends", "somebody's mail", passed)
         for destination, at in db.execute(_GIVEN_UP):
-            if at < self._clock() - GIVING_UP and destination not in held and "*" not in held:
+            if at < self._clock() - GIVING_UP and destination not in held:
                 yield Waiting("what has passed its give-up ends", f"somebody's mail for {destination}", at)
+
+    def _may_begin(self, destination: str) -> bool:
+        """Whether neither a rest nor a rate nor a cap stands in the way: less than half of the sessions are more than any
+        reserve leaves."""
+        scheduler, course = self._daemon.scheduler, self._course
+        standing = scheduler.standings().get(destination)
+        if standing is not None and (standing.rests_for or standing.next_in is not None or standing.sessions):
+            return False
+        if destination in course.scenario.by_relay:  # their sessions are the relay's
+            return not scheduler.sessions
+        return 2 * scheduler.sessions < min(it.max_sessions for it in course.history.lately)
+
+    def _untold(self, db: sqlite3.Connection) -> Iterator[Waiting]:
         for kind, at in db.execute("SELECT kind, min(at) FROM notices GROUP BY kind"):
-            if kind in BOUNCES and at < long_ago:  # what is for the postmaster is collected
+            if kind in BOUNCES and at < self._clock() - PATIENCE:  # what is for the postmaster is collected
                 yield Waiting("a sender is told at once", kind, at)

@@ -22,7 +22,7 @@ from tests.sim.history import LONGEST, History
 from tests.sim.ledger import Copy, Ledger, Submission, Told, address, body
 from tests.sim.loop import GRAIN
 from tests.sim.remote import ConnectionLimiting, Taken
-from tests.sim.scenario import EPOCH, ClockStep, DomainPlan, Email, Outage, Scenario, Settings
+from tests.sim.scenario import EPOCH, ClockStep, DiskTrouble, DomainPlan, Email, Outage, Scenario, Settings
 from tests.spool import invariants as at_rest
 
 _PROGRAMS = re.compile(r"m\d+\.\d+@")
@@ -104,14 +104,21 @@ def of_times(
 def of_doubts(
     copy: Copy, email: Email, doubted: Sequence[float], touched: set[str], scenario: Scenario, history: History, began: float
 ) -> Iterator[Violation]:
-    """`doubted`: when it was said to be in doubt before, in seconds from the start. One with a deadline rests for less."""
+    """`doubted`: when it was said to be in doubt before, in seconds from the start."""
     if doubted and not email.by and not touched & {"retry", "resolve", "resend"} and not _clock_is_set(scenario):
-        rested = copy.taken.mail_at - began - doubted[-1]
+        # where there is a deadline, it rests for less
+        rested = copy.taken.mail_at - began - doubted[-1] + _recorded_late(doubted[-1], scenario)
         if rested < min(it.in_doubt_delay for it in history.during(doubted[-1] - STUCK, inf)) - 1:
             yield Violation("a doubt rests before it is sent again", f"{copy.recipient} ({copy.queue_id}): {rested:.1f} s")
     held = any(_doubt_policies(email.in_doubt, at, scenario, history) == {"hold"} for at in doubted)
     if held and not touched & {"resolve", "resend"}:
         yield Violation("a doubt that waits for a person is not sent again", f"{copy.recipient} ({copy.queue_id})")
+
+
+def _recorded_late(at: float, scenario: Scenario) -> float:
+    """For how many seconds a bad disk may have kept what was recorded at `at` from being so."""
+    disks = (it for it in scenario.faults if isinstance(it, DiskTrouble))
+    return STUCK if any(it.at <= at < it.until + STUCK for it in disks) else 0.0
 
 
 def _clock_is_set(scenario: Scenario) -> bool:
@@ -241,7 +248,7 @@ def of_shares(waiting: Lane, turns: int, lately: Sequence[Settings]) -> Iterator
 
 
 def of_idleness(waiting: Iterable[Waiting]) -> Iterator[Violation]:
-    """It did so at two looks, with nobody at work at either."""
+    """It did so at two looks, with nothing in its way at either."""
     for it in sorted(waiting, key=lambda it: it.at):
         yield Violation(it.promise, f"{it.what}, since {it.at - EPOCH:.3f}")
 
@@ -308,6 +315,7 @@ def at_the_end(path: Path, ledger: Ledger, scenario: Scenario, history: History,
         by_id.setdefault(row.queue_id, []).append(row)
     yield from _nothing_lost(ledger, by_id)
     yield from _refused_is_not_sent(ledger)
+    yield from _one_email_for_a_key(ledger)
     yield from _taken_if_in_order(ledger)
     for row in rows:
         yield from _ends_well(row, ledger, scenario, history, now)
@@ -342,6 +350,14 @@ def _taken_if_in_order(ledger: Ledger) -> Iterator[Violation]:
         for one in submissions:
             if one.told is Told.NO and one.code >= 500 and not (one.email.key and one.code == 554):
                 yield Violation("what is in order is not refused for good", f"{one.email.number}.{one.n}: {one.code}")
+
+
+def _one_email_for_a_key(ledger: Ledger) -> Iterator[Violation]:
+    """Whoever submits it again hears of the first one."""
+    for number, submissions in ledger.submissions.items():
+        found = {it.queue_id for it in submissions if it.told is Told.YES and it.email.key}
+        if len(found) > 1 and "resend" not in ledger.touched.get(number, set()):
+            yield Violation("a key is one email's", f"{number}: {', '.join(sorted(found))}")
 
 
 def _ends_well(row: Row, ledger: Ledger, scenario: Scenario, history: History, now: float) -> Iterator[Violation]:

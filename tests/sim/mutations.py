@@ -22,7 +22,7 @@ from mta.listener.conversation import Conversation
 from mta.listener.protocol import SubmissionSession
 from mta.model.envelope import Kind, NewMessage, Notice
 from mta.model.outcome import Observation, Phase, Seen
-from mta.policy import lanes
+from mta.policy import lanes, schedule
 from mta.policy.agenda import Agenda, Turn
 from mta.policy.ceilings import Ceilings
 from mta.policy.lanes import Counts, LaneRules, Order, Turns, Waiting
@@ -278,6 +278,14 @@ def _accepted_without(**fields: None) -> Iterator[None]:
         return await accept(self, structs.replace(message, **fields), content, now)
 
     with patch.object(SqliteSpool, "accept", forgetful):
+        yield
+
+
+@breaks("an attempt comes as its schedule has it")
+def schedule_of_attempts() -> Iterator[None]:
+    """A wait does not grow from attempt to attempt."""
+    real = schedule.interval
+    with patch.object(schedule, "interval", lambda policy, _, chance: real(policy, 1, chance)):
         yield
 
 

@@ -44,8 +44,8 @@ def test_a_protection_that_is_switched_off_is_missed(name: str) -> None:
     assert play(scenario).violation is None, f"seed {seed} breaks a promise by itself"
 
 
-def test_there_are_twenty() -> None:
-    assert len(MUTATIONS) == 20
+def test_there_are_twenty_one() -> None:
+    assert len(MUTATIONS) == 21
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
