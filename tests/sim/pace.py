@@ -15,6 +15,8 @@ from tests.sim.scenario import ClockStep, DiskTrouble, Order
 
 SOON = 900.0
 """Seconds within which what a disk, or a person, has changed still shows."""
+TELLING = 60.0
+"""Seconds between a message's own instant and what the daemon tells of it."""
 ROUNDING = 1.0
 
 
@@ -42,14 +44,14 @@ class Pace:
         elif isinstance(fact, Settled) and fact.queue_id in self._messages:
             name = fact.queue_id, fact.recipient
             before = self._last.get(name)
-            if before is None or fact.attempt > before.number:
+            if fact.attempt > (before.number if before is not None else 0):  # else it was told of without an attempt
                 self._last[name] = Attempt(fact.attempt, now, fact.outcome, fact.category)
                 if before is not None and before.outcome == "deferred":
                     yield from self._between(fact, before, now)
 
     def _between(self, fact: Settled, before: Attempt, now: float) -> Iterator[Violation]:
         policy, gives_up_at = self._messages[fact.queue_id]
-        if self._clock_is_set or now >= gives_up_at or self._was_changed(before.at, now):
+        if self._clock_is_set or now >= gives_up_at - TELLING or self._was_changed(before.at, now):
             return
         least = interval(policy, before.number, 0.0)
         if before.category == "greylisting":
