@@ -111,7 +111,7 @@ def _event(
     if not conclusion.counted:
         spent = schedule.used_up(rules.policy, recipient.attempts, claim.expires_at, now)
         wait_over = schedule.before_deadline(now, now + conclusion.at_least, deadline)
-        at = None if spent else max(min(wait_over, claim.expires_at), recipient.next_at or 0.0)
+        at = None if spent else min(wait_over, claim.expires_at)
     else:
         at_least = (rules.doubt_delay or 0.0) if verdict.in_doubt else 0.0
         attempts = recipient.attempts + 1

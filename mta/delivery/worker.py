@@ -140,7 +140,7 @@ class Delivery:
             del self._flights[claim.id]
 
     async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
-        """Gives up, or warns about, what can't wait at a destination that rests after `verdict`."""
+        """Gives up, or warns about, what can't wait at a destination that rests after `verdict`; all is due as before."""
         told: set[int] = set()
         while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
             ids = {it.id for it in claim.recipients}
@@ -150,7 +150,10 @@ class Delivery:
                     await self._give_back(claim)
                     return
                 told |= ids
-                await self._record(claim, self._results(claim, dict.fromkeys(ids, Conclusion(verdict, counted=False))), ())
+                now = self._clock.now()
+                waits = {it.id: max(0.0, it.next_at - now) for it in claim.recipients if it.next_at is not None}
+                told_of = {one: Conclusion(verdict, counted=False, at_least=waits.get(one, 0.0)) for one in ids}
+                await self._record(claim, self._results(claim, told_of), ())
             finally:
                 self._telling.remove(claim.id)
 

@@ -310,7 +310,6 @@ class _Turns:
                 lower = sum(it is not MailClass.URGENT for it in turns)
                 course.check(invariants.of_urgent(destination, lower, len(turns), course.history.lately))
 
-
     def _overtake_shares(self, served: str, mail_class: MailClass | None) -> None:
         """After a turn, which found mail of a class, or nothing. What is owed is owed where sessions are free for it, and
         where none of its class is at work there; a rest, in which urgent mail alone is tried, ends it."""
