@@ -226,6 +226,7 @@ async def _call(*_: object) -> Called:
 
 
 def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:
+    relayed = scenario.relay is not None and settings.relayed
     return Config.model_validate(
         {
             "hostname": "mta.example",
@@ -235,7 +236,7 @@ def _config(scenario: Scenario, settings: Settings, folder: Path) -> Config:
             "control": {"socket": f"{folder}/control.sock"},
             "dns": {"nameservers": [f"{host}:{port}" for host, port in NAME_SERVERS], "trust_ad": True},
             "destination": [_destination(it, settings.of(it)) for it in scenario.domains],
-            "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if scenario.relay else [],
+            "route": [{"match": list(scenario.by_relay), "via": [f"smtp://{RELAY}:587", "mx"]}] if relayed else [],
             "delivery": {
                 "in_doubt": settings.in_doubt,
                 "in_doubt_delay": f"{settings.in_doubt_delay:g}s",

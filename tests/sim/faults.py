@@ -307,7 +307,8 @@ def _reloads(
     for _ in range(chance.choice([0, 0, 0, 1, 4])):
         limits = {it.name: chance.choice(LIMITS) for it in domains if chance.random() < 0.2}
         limits |= {it.name: Limits(tls="may") for it in domains if it.tls and chance.random() < 0.5}
-        other = msgspec.structs.replace(_settings(chance), fair_by=settings.fair_by, limits=limits)
+        relayed = chance.random() < 0.7
+        other = msgspec.structs.replace(_settings(chance), fair_by=settings.fair_by, limits=limits, relayed=relayed)
         found.append(Reload(_busy_instant(chance, heals_at, emails), other))
     return found
 

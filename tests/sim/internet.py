@@ -204,6 +204,7 @@ class Internet:
         domain = self._domains[taken.domain]
         times = self._rates.setdefault(taken.domain, [])
         times.append(taken.at - START)
+        self._course.check(invariants.of_route(taken, self._course.scenario, self._course.history))
         self._course.check(invariants.of_encryption(taken, domain, self._course.history, START))
         self._course.check(invariants.of_rate(times, domain, self._course.scenario, self._course.history))
 

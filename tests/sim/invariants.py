@@ -161,11 +161,19 @@ def of_turn(
 ) -> Iterator[Violation]:
     """When one begins, so many run, it among them. An open session serves one turn after the other: it does not end, nor is
     another one begun, where a cap that was lowered is not kept. What goes by the relay has the relay's limits."""
-    plan = None if destination in scenario.by_relay else scenario.domain(destination)
-    if there > max(it.cap(plan) for it in now):
+    plan, by_relay = scenario.domain(destination), destination in scenario.by_relay
+    if there > max(it.cap(None if by_relay and it.relayed else plan) for it in now):
         yield Violation("a destination's sessions are capped", f"{there} at work for {destination}")
     if in_all > max(it.max_sessions for it in now):
         yield Violation("all sessions are capped", f"{in_all} at work")
+
+
+def of_route(taken: Taken, scenario: Scenario, history: History) -> Iterator[Violation]:
+    """The relay gets what is to go there, also what was begun before a reload. Beyond it stand the domains' own servers."""
+    if scenario.relay is not None and taken.domain == scenario.relay.name:
+        meant = {path.rpartition("@")[2] for path in taken.forward_paths}
+        if not (meant <= set(scenario.by_relay) and any(it.relayed for it in history.lately)):
+            yield Violation("mail goes by its route", f"the relay took mail for {', '.join(sorted(meant))}")
 
 
 def of_encryption(taken: Taken, domain: DomainPlan, history: History, began: float) -> Iterator[Violation]:

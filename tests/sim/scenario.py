@@ -158,6 +158,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fair_by: str = "destination"
     stop_timeout: float = 15.0
     in_doubt_delay: float = 600.0
+    relayed: bool = True
+    """Whether mail for the scenario's `by_relay` goes to the relay."""
     limits: dict[str, Limits] = {}
     """By domain, where they are not those of its plan."""
 

@@ -5,9 +5,22 @@ import pytest
 
 from mta.app import reload
 from mta.spool.base import DoubtPolicy
+from tests.sim.faults import RELAY
 from tests.sim.history import LONGEST, History
 from tests.sim.mutations import MUTATIONS
-from tests.sim.scenario import Crash, DiskTrouble, Email, Fault, Limits, Reload, Restart, Scenario, Settings
+from tests.sim.scenario import (
+    Crash,
+    DiskTrouble,
+    DomainPlan,
+    Email,
+    Fault,
+    HostPlan,
+    Limits,
+    Reload,
+    Restart,
+    Scenario,
+    Settings,
+)
 from tests.sim.test_determinism import small
 from tests.sim.world import Run, play
 
@@ -81,6 +94,22 @@ def test_who_crashes_before_it_was_read_has_it_from_the_next_start() -> None:
     run = play(queue("crawling", Settings(), crash, Reload(9.9, Settings(max_sessions_per_destination=1))))
     assert (run.violation, run.crashes) == (None, 1)
     assert not lines(run, READ)
+
+
+# ---------------------------------------------------------------- routes
+def test_mail_goes_by_the_route_of_the_moment() -> None:
+    """Straight, then by the relay, then straight again."""
+    straight, relayed = Settings(relayed=False), Settings()
+    scenario = queue("honest", straight, Reload(50.0, relayed), Reload(150.0, straight))
+    host = HostPlan(RELAY, "198.51.98.1", 10, ("PIPELINING",), "none")
+    emails = sorted(
+        (msgspec.structs.replace(it, at=1.0 + 100 * (it.number % 3)) for it in scenario.emails), key=lambda it: it.at
+    )
+    relay = DomainPlan(RELAY, (host,))
+    run = play(msgspec.structs.replace(scenario, emails=tuple(emails), relay=relay, by_relay=("d0.example",)))
+    assert run.violation is None
+    takers = [line.partition(" took ")[0] for line in lines(run, " took ")]
+    assert takers == ["mx.d0.example"] * 4 + [RELAY] * 3 + ["mx.d0.example"] * 3
 
 
 # ---------------------------------------------------------------- encryption
