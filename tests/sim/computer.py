@@ -81,7 +81,6 @@ class Computer:
         self._outside = self._inside = contextvars.copy_context()
         self._turns: Turns | None = None
         self._idleness: Idleness | None = None
-        self._pace = Pace(course)
         self._down_for, self._silently = SERVICE_RESTARTS, False
         self._unaware: list[End] = []
         """The other ends of connections, after a power cut."""
@@ -188,12 +187,13 @@ class Computer:
     # ------------------------------------------------ what the daemon is given
     def _observer(self, machine: Machine) -> Callable[[Fact], None]:
         lines = LogLines(_Lines(self.course.tell), self.clock.now, key_values, debug=True)
+        pace = Pace(self.course)
 
         def observe(fact: Fact) -> None:
             if machine.alive:
                 lines(fact)
                 self.course.check(invariants.of_fact(fact, not self.course.disk_was_bad))
-                self.course.check(self._pace(fact))
+                self.course.check(pace(fact))
 
         return observe
 

@@ -1,7 +1,8 @@
 """How soon the next attempt comes: a server that puts mail off is asked again when the schedule says so, not before.
 
-Rules: what is known is what the daemon says of each attempt, over all its runs. Nothing is said of what a person, a
-deadline, a doubt or a clock that was set brought forward, nor where a bad disk recorded a result late.
+Rules: what is known is what one run of the daemon says of its own messages: of the last attempts before a crash nothing may
+have been said. Nothing is held against what a person, a deadline, a doubt or a clock that was set brought forward, nor
+against what a bad disk recorded late.
 """
 
 from collections.abc import Iterator
@@ -22,13 +23,18 @@ ROUNDING = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
+    """`is_first_word`: whether nothing was said of this number before, so that it was made now."""
+
     number: int
     at: float
     outcome: str
     category: str
+    is_first_word: bool
 
 
 class Pace:
+    """Of one run."""
+
     def __init__(self, course: Course) -> None:
         self._course = course
         self._messages: dict[str, tuple[RetryPolicy, float]] = {}
@@ -44,9 +50,10 @@ class Pace:
         elif isinstance(fact, Settled) and fact.queue_id in self._messages:
             name = fact.queue_id, fact.recipient
             before = self._last.get(name)
-            if fact.attempt > (before.number if before is not None else 0):  # else it was told of without an attempt
-                self._last[name] = Attempt(fact.attempt, now, fact.outcome, fact.category)
-                if before is not None and before.outcome == "deferred":
+            last = before.number if before is not None else 0
+            if fact.attempt > last:  # else it was told of without an attempt
+                self._last[name] = Attempt(fact.attempt, now, fact.outcome, fact.category, fact.attempt == last + 1)
+                if before is not None and before.outcome == "deferred" and before.is_first_word:
                     yield from self._between(fact, before, now)
 
     def _between(self, fact: Settled, before: Attempt, now: float) -> Iterator[Violation]:
