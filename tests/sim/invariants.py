@@ -156,15 +156,15 @@ def of_sessions(
         yield Violation("all sessions are capped", f"{in_all} connections")
 
 
-def of_turn(
-    destination: str, there: int, in_all: int, scenario: Scenario, now: Sequence[Settings]
-) -> Iterator[Violation]:
+def of_turn(destination: str, there: int, in_all: int, scenario: Scenario, history: History) -> Iterator[Violation]:
     """When one begins, so many run, it among them. An open session serves one turn after the other: it does not end, nor is
-    another one begun, where a cap that was lowered is not kept. What goes by the relay has the relay's limits."""
+    another one begun, where a cap that was lowered is not kept. What goes by the relay has the relay's limits; what was
+    begun by another route than now's counts there."""
     plan, by_relay = scenario.domain(destination), destination in scenario.by_relay
-    if there > max(it.cap(None if by_relay and it.relayed else plan) for it in now):
+    rerouted = by_relay and len({it.relayed for it in history.lately}) > 1
+    if not rerouted and there > max(it.cap(None if by_relay and it.relayed else plan) for it in history.now):
         yield Violation("a destination's sessions are capped", f"{there} at work for {destination}")
-    if in_all > max(it.max_sessions for it in now):
+    if in_all > max(it.max_sessions for it in history.now):
         yield Violation("all sessions are capped", f"{in_all} at work")
 
 

@@ -60,7 +60,7 @@ class Turns:
         daemon, course = self._computer.daemon, self._computer.course
         if daemon is not None and daemon.runs:
             there, in_all = daemon.scheduler.standings()[destination].sessions, daemon.scheduler.sessions
-            course.check(invariants.of_turn(destination, there, in_all, course.scenario, course.history.now))
+            course.check(invariants.of_turn(destination, there, in_all, course.scenario, course.history))
 
     def _rung(self, destination: str, at: float, mail_class: MailClass) -> None:
         if at <= self._computer.clock.now():
