@@ -140,7 +140,8 @@ class Delivery:
             del self._flights[claim.id]
 
     async def tell_overdue(self, destination: str, verdict: Verdict) -> None:
-        """Gives up, or warns about, what can't wait at a destination that rests after `verdict`; all is due as before."""
+        """Gives up, or warns about, what can't wait at a destination that rests after `verdict`. What is only warned about
+        is due as before."""
         told: set[int] = set()
         while claim := await self._spool.claim_overdue(destination, CLAIM_LIMIT, self._clock.now()):
             ids = {it.id for it in claim.recipients}
@@ -151,9 +152,11 @@ class Delivery:
                     return
                 told |= ids
                 now = self._clock.now()
-                waits = {it.id: max(0.0, it.next_at - now) for it in claim.recipients if it.next_at is not None}
-                told_of = {one: Conclusion(verdict, counted=False, at_least=waits.get(one, 0.0)) for one in ids}
-                await self._record(claim, self._results(claim, told_of), ())
+                conclusions = {
+                    it.id: Conclusion(verdict, counted=False, at_least=max(0.0, (it.next_at or now) - now))
+                    for it in claim.recipients
+                }
+                await self._record(claim, self._results(claim, conclusions), ())
             finally:
                 self._telling.remove(claim.id)
 

@@ -102,15 +102,15 @@ class Computer:
         self.course.history.take(self._settings)
         self.course.tell(f"{machine.name} starts")
         self.daemon = Daemon(self.config, self._runtime(machine), self._observer(machine), Notifier({}))
-        task = context.run(self._serve, self.daemon)
+        task = context.run(self._serve, machine, self.daemon)
         task.add_done_callback(lambda done: self._ended(machine, done), context=self._outside)
 
-    def _serve(self, daemon: Daemon) -> asyncio.Task[None]:
+    def _serve(self, machine: Machine, daemon: Daemon) -> asyncio.Task[None]:
         """In the machine's context."""
 
         def ready() -> None:
             self.course.tell("ready")
-            self._idleness = Idleness(self.course, daemon, self.disk.ask, self.clock.now)
+            self._idleness = Idleness(self.course, machine, daemon, self.disk.ask, self.clock.now)
 
         return self.course.loop.create_task(daemon.serve(ready), name="daemon")
 

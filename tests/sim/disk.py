@@ -67,10 +67,11 @@ class Disk:
         return error
 
     def ask(self, question: Callable[[sqlite3.Connection], T]) -> T | None:
-        """What the spool has, asked by nobody of the machine; None where it is in the middle of something."""
-        if not self._open or any(it.in_transaction for it in self._open):
-            return None
-        return question(self._open[-1])
+        """What the spool has, asked by nobody of the machine; None where it is in the middle of something, or closed."""
+        with contextlib.suppress(sqlite3.ProgrammingError):
+            if self._open and not any(it.in_transaction for it in self._open):
+                return question(self._open[-1])
+        return None
 
     def lose(self) -> None:
         """What the kernel does when a process dies: nothing of it stays open."""

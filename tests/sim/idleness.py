@@ -17,6 +17,7 @@ from mta.spool.marks import BOUNCES
 from tests.sim import invariants
 from tests.sim.course import Course
 from tests.sim.invariants import Waiting
+from tests.sim.loop import Machine
 from tests.sim.scenario import ClockStep
 
 AGAIN = 30.0
@@ -31,10 +32,12 @@ _GIVEN_UP = """SELECT r.destination, min(m.expires_at) FROM recipients r JOIN me
 
 
 class Idleness:
-    """Of one run of the daemon. `ask` runs a question on its spool; `clock` is its wall clock."""
+    """Of one run of the daemon, `machine`. `ask` runs a question on its spool; `clock` is its wall clock."""
 
-    def __init__(self, course: Course, daemon: Daemon, ask: Callable[[Any], Any], clock: Callable[[], float]) -> None:
-        self._course, self._daemon, self._ask, self._clock = course, daemon, ask, clock
+    def __init__(
+        self, course: Course, machine: Machine, daemon: Daemon, ask: Callable[[Any], Any], clock: Callable[[], float]
+    ) -> None:
+        self._course, self._machine, self._daemon, self._ask, self._clock = course, machine, daemon, ask, clock
         self._since = course.now
         self._looks_again = False
 
@@ -50,7 +53,9 @@ class Idleness:
     def _waiting(self) -> frozenset[Waiting]:
         """What seems to wait for nothing."""
         daemon, course = self._daemon, self._course
-        if not daemon.runs or course.disk_was_bad or course.now < self._since + PATIENCE:
+        if not (self._machine.alive and daemon.runs):  # another run may be at the spool by now
+            return frozenset()
+        if course.disk_was_bad or course.now < self._since + PATIENCE:
             return frozenset()
         if any(isinstance(it, ClockStep) and 0 <= course.now - it.at < PATIENCE for it in course.scenario.faults):
             return frozenset()
